@@ -94,4 +94,4 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _summary(name: str) -> str:
-    return f"{COMMANDS[name].summary.capitalize()}."
+    return f"{COMMANDS[name].headline}."

@@ -15,7 +15,7 @@ from controller.cli.terminal.usage import complain, in_words
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("check", description=f"{COMMANDS['check'].summary.capitalize()}.")
+    parser = commands.add_parser("check", description=f"{COMMANDS['check'].headline}.")
     parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file, as `serve --config` takes it")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
     parser.add_argument("--rules", type=Path, metavar="FILE", help="a rules file alone, without settings")

@@ -17,6 +17,11 @@ class Command(NamedTuple):
     module: str
     summary: str
 
+    @property
+    def headline(self) -> str:
+        """The summary as the beginning of a sentence; names as Kafka keep their capitals."""
+        return self.summary[:1].upper() + self.summary[1:]
+
 
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {

@@ -18,7 +18,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "context",
-        description=f"{COMMANDS['context'].summary.capitalize()}. Without one in use that is 127.0.0.1:8080; "
+        description=f"{COMMANDS['context'].headline}. Without one in use that is 127.0.0.1:8080; "
         f"--http, --context, {HTTP} and {CONTEXT} go before it.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -9,5 +9,5 @@ from controller.cli.commands import COMMANDS, Parsers, later
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("demo", description=f"{COMMANDS['demo'].summary.capitalize()}.")
+    parser = commands.add_parser("demo", description=f"{COMMANDS['demo'].headline}.")
     parser.set_defaults(func=later("work.demo", "demo"))

@@ -35,7 +35,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         metavar="HOST:PORT",
         help=f"where controllers and brokers reach this one; default {starting.DEFAULT_LISTEN}",
     )
-    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].summary.capitalize()}.")
+    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].headline}.")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="the data folder of the voter that leaves")
     leaving.add_argument(
         "--id",

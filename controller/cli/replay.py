@@ -44,8 +44,8 @@ FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
 PRINTED = "printed"
 """Where the format is that -o names: --output is a folder, or a file."""
 LIMIT = 20
-SMALL_EVENTS = 200_000
-"""Of so many events one core makes an answer in about the time that Spark takes to start."""
+SMALL_EVENTS = 2_000_000
+"""Up to about so many events one core answers sooner than Spark does on two, which takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
@@ -73,7 +73,7 @@ class _Command(NamedTuple):
 
 def register(commands: Parsers[_Parser]) -> None:
     """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
-    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].summary.capitalize()}.")
+    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].headline}.")
     _register_all(parser)
 
 
@@ -105,14 +105,16 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
         else f"last moment to look at, default the end of the log: an offset, an ISO-8601 time, {AGO}"
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
-    parser.add_argument("--limit", type=count, default=LIMIT, metavar="N", help="rows to show; default %(default)s")
+    parser.set_defaults(limit=LIMIT)
+    if not command.without_spark:  # the chain of `explain` is shown whole
+        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
     add_output(parser, FORMATS if command.local else WATCHED, flags=("-o",), into=PRINTED)
     if command.without_spark:
         parser.set_defaults(func=lambda options: _run(name, command, options))
         return
     spark = parser.add_argument_group("Spark")
     if command.local:
-        what = f"on one core of this process, without Spark: sooner for up to some {SMALL_EVENTS:,} events"
+        what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
         spark.add_argument("--local", action="store_true", help=what)
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
@@ -299,7 +301,10 @@ def _module(command: _Command) -> ModuleType:
 
 
 def _no_spark(error: ImportError) -> ReplayError:
-    return ReplayError(f"replay needs Spark: install topicwright[replay], or make env ({error})")
+    """The error that names what is not installed: Spark, or what `--local` needs too."""
+    module = (error.name or "").partition(".")[0]
+    what = "Spark" if module in ("pyspark", "py4j", "") else module
+    return ReplayError(f"replay needs {what}: install topicwright[replay], or make env ({error})")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def register_process(
 ) -> argparse.ArgumentParser:
     """Add a command that runs until it is stopped, with the flags that all of them have; `kept` is what is in its
     data folder."""
-    parser = commands.add_parser(name, description=f"{COMMANDS[name].summary.capitalize()}.")
+    parser = commands.add_parser(name, description=f"{COMMANDS[name].headline}.")
     parser.add_argument(
         "--http", type=address, default=http, metavar="HOST:PORT", help="where to answer HTTP; default %(default)s"
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("topic", description=f"{COMMANDS['topic'].summary.capitalize()}.")
+    parser = commands.add_parser("topic", description=f"{COMMANDS['topic'].headline}.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = _action(actions, "create", "create a topic, and wait until it is complete")
     create.add_argument("--partitions", type=int, metavar="N", help="how many; default: the cluster's")
@@ -43,7 +43,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=summary, description=f"{summary.capitalize()}.")
+    parser = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
     name_of = parser.add_argument("name", type=named, metavar="NAME", help="the topic")
     if name != "create":
         completed_by(name_of, topic_names)
@@ -92,8 +92,23 @@ def _delete(options: argparse.Namespace, source: Source) -> int:
 def _alter(options: argparse.Namespace, source: Source) -> int:
     if not options.config and not options.delete_config:
         raise common.Misuse("say what to change: --config KEY=VALUE or --delete-config KEY")
+    _refuse_unknown(options.delete_config, options, source)
     configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
     return _changed(options, source, {"configs": configs})
+
+
+def _refuse_unknown(names: list[str], options: argparse.Namespace, source: Source) -> None:
+    """Kafka takes the deletion of a config that there is not. So that a typing error is found, raise Misuse for one
+    that Kafka does not have, and the topic neither."""
+    from controller.cli.terminal.parser import meant
+    from controller.machine.configs.table import BY_NAME
+
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        of_topic = source.topic(options.name, None).configs
+        for name in unknown:
+            if name not in of_topic:
+                raise common.Misuse(f"--delete-config {name}: there is no such topic config{meant(name, BY_NAME)}")
 
 
 def _grow(options: argparse.Namespace, source: Source) -> int:

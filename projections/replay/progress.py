@@ -1,4 +1,4 @@
-"""How far long work has come, shown while it goes on: a bar on a terminal, now and then a line elsewhere.
+"""How far long work has come, shown while it goes on: a line that changes on a terminal, now and then one elsewhere.
 
 Lines are kept, in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. When another
 stage begins there is one at once, if the last is 5 seconds old, and waiting begins anew.
@@ -6,7 +6,8 @@ stage begins there is one at once, if the last is 5 seconds old, and waiting beg
 Spark's own bar writes to the terminal from Java, over whatever is there. This one asks Spark a few times a second which
 stages run and how many of their tasks are done; under Spark Connect, Spark calls.
 
-What it does not do: guess. Stages come to be known one after another, so the count of tasks grows on the way.
+What it does not do: guess. Stages come to be known one after another, so the count of tasks grows on the way, and a bar
+would fall back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from projections.replay.spark.connect import is_connect
 
 LOOK_EVERY_S = 0.2
 LINE_EVERY_S = 5.0
-BAR_WIDTH = 30
 
 
 @contextmanager
@@ -70,19 +70,15 @@ class _Reporter:
             self._say()
 
     def clear(self) -> None:
-        """Take the bar away."""
+        """Take the line away."""
         if self._is_terminal:
             self._write("\r\x1b[K")
 
     def _say(self) -> None:
         done, tasks = (sum(counts) for counts in zip(*self._stages.values(), strict=True))
         seconds = int(monotonic() - self._started)
-        if self._is_terminal:
-            filled = BAR_WIDTH * done // max(1, tasks)
-            bar = "█" * filled + "░" * (BAR_WIDTH - filled)
-            self._write(f"\r\x1b[K{self._work} {bar} {done}/{tasks} tasks, {seconds} s")
-        else:
-            self._write(f"{self._work}: {done} of {tasks} tasks done after {seconds} s\n")
+        before, after = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+        self._write(f"{before}{self._work}: {done} of {tasks} tasks done after {seconds} s{after}")
 
     def _write(self, text: str) -> None:
         try:

@@ -116,6 +116,20 @@ async def test_an_answer_that_never_ends_is_an_error(
     assert f"the service at {address} sends more than 4194304 bytes in an answer" in ended.err
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("worker", "Decide, over Kafka"),
+        ("join", "of a Kafka cluster"),
+        ("adopt", "from Kafka's own"),
+        ("handback", "to Kafka's own"),
+        ("replay", "with Spark"),
+    ],
+)
+def test_help_writes_names_as_they_are(command: str, says: str, run: Run) -> None:
+    assert says in " ".join(run(command, "--help").out.split())
+
+
 # arguments | what standard error says
 MISUSE = """
 topic create --dry-run                  | the following arguments are required: NAME
@@ -123,6 +137,7 @@ topic create t --dry-run --timeout-ms 3 | a dry run waits for nothing: it goes w
 topic create t --config retention       | argument --config: 'retention' is not KEY=VALUE
 topic create t --partitions many        | argument --partitions: invalid int value: 'many'
 topic alter t                           | say what to change: --config KEY=VALUE or --delete-config KEY
+replay explain d t --limit 3            | there is no flag --limit
 topic grow t                            | the following arguments are required: --partitions
 topic shrink t                          | 'shrink' is not known; say one of create, delete, alter, grow
 topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: say an offset (1234)

@@ -47,6 +47,10 @@ async def test_a_topic_is_created_and_deleted(run: Run) -> None:
             run, "topic", "alter", "pay.orders", "--config", "retention.ms=x", *where
         )
         assert (code, out.startswith("pay.orders is not changed: Invalid value x")) == (1, True)
+        for name, code in (("retention.mss", 2), ("cleaner.unknown.to.kafka", 2), ("retention.ms", 0)):
+            seen = await asyncio.to_thread(run, "topic", "alter", "pay.orders", "--delete-config", name, *where)
+            assert (seen.code, "there is no such topic config" in seen.err) == (code, code == 2)
+            assert ("did you mean retention.ms?" in seen.err) == (name == "retention.mss")
         code, out, _ = await asyncio.to_thread(run, "topic", "grow", "pay.orders", "--partitions", 2, *where)
         assert (code, "would not be an increase" in out) == (1, True)
         code, out, _ = await asyncio.to_thread(run, "diff", before, *where)

@@ -47,6 +47,14 @@ def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
     assert (one_topic.topic, one_topic.text.startswith("5 partitions of t changed in 5 events (")) == ("t", True)
 
 
+def test_columns_stay_where_they_are() -> None:
+    names = ["a", "a" * 20, "b" * 35, "c"]
+    lines = [line_of(event(n, "TopicReady", text="ready", topic=name, request_id=name)) for n, name in enumerate(names)]
+    shown = list(in_columns(lines, Look()))
+    assert {line.rindex("ready") for line in shown[1:]} == {shown[0].index("WHAT")}
+    assert next(in_columns(iter(lines), Look(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
+
+
 def refusal(offset: int, kind: str, **fields: Any) -> EventShape:
     known = {"topic": "t", "request_id": "r", "error_code": 36, "message": "it is there"}
     return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from controller.cli.reads.request_words import mark_of
 from projections.shown import lines as in_lines
 from projections.shown.json_types import CauseShape, ExplanationShape, StepShape
 from projections.words.explain import STEPS_FIRST
@@ -32,6 +35,20 @@ def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Pa
     gone = run("requests", "none", "--data", stopped)
     assert (gone.code, gone.out) == (1, "")
     assert "no request 'none' is in the log" in gone.err
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "mark"),
+    [
+        ({"created": 3}, "good"),
+        ({"created": 1, "timed-out": 1}, "warning"),
+        ({"waiting": 1}, "warning"),
+        ({"timed-out": 1, "rejected": 1}, "bad"),
+        ({"failed": 1}, "bad"),
+    ],
+)
+def test_an_outcome_that_is_not_good_is_not_green(outcomes: dict[str, int], mark: str) -> None:
+    assert mark_of(outcomes) == mark
 
 
 def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.generate import Generator
-from controller.cli import main
+from controller.cli import main, replay
 from controller.cli.replay import COMMANDS
 from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at, open_ref
 from projections.replay.outcome import Options, Outcome
@@ -82,6 +82,14 @@ def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(session_module, "spark_session", never)
+
+
+@pytest.mark.parametrize(
+    ("module", "named"), [("pyarrow.compute", "pyarrow"), ("pyspark.sql", "Spark"), ("py4j", "Spark")]
+)
+def test_what_is_not_installed_is_named(module: str, named: str) -> None:
+    error = replay._no_spark(ModuleNotFoundError(f"No module named '{module}'", name=module))
+    assert str(error).startswith(f"replay needs {named}: install topicwright[replay]")
 
 
 @pytest.mark.usefixtures("_no_spark")

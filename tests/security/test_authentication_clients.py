@@ -82,6 +82,13 @@ def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str
     assert not any("PLANTED" in each for each in errors)
 
 
+def test_the_users_command_says_that_a_login_is_missing(service: Secured) -> None:
+    bootstrap = service.addresses["SASL_PLAINTEXT"]
+    ended = users("list", "--bootstrap", bootstrap)
+    assert ended.returncode == 2
+    assert f"topicwright: {bootstrap} closes each connection: it may want a login or TLS" in ended.stderr
+
+
 def test_a_wrong_password_of_the_users_command_is_tried_once(service: Secured, tmp_path: Path) -> None:
     properties = service.client_properties("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice", "wrong-PLANTED-6")
     config = tmp_path / "client.properties"

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the commands."""
-    parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].summary.capitalize()}.")
+    parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].headline}.")
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this one; default: all")
     common.add_at(parser)
     common.add_source(parser, _brokers)
-    parser = commands.add_parser("settings", description=f"{COMMANDS['settings'].summary.capitalize()}.")
+    parser = commands.add_parser("settings", description=f"{COMMANDS['settings'].headline}.")
     what = "only these: a key or a pattern such as 'default.*'; docs/settings.md says what each is for"
     parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
     common.add_at(parser)

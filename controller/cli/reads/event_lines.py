@@ -24,6 +24,8 @@ from projections.words.wording import many
 
 FOLDED_AT_LEAST = 4
 """So many changes of partitions in a row become one line."""
+AHEAD = 1000
+"""So many lines are looked at before the first is shown, where nobody waits for it."""
 OF_PARTITION = frozenset(("LeaderElected", "IsrChanged", "PartitionChanged", "PlaceholderFilled"))
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
 TEXT_MIN = 40
@@ -57,7 +59,7 @@ def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iter
                 chain.from_iterable(map(folded, bursts(events, _may_go_on))) if options.follow else folded(events)
             )
             each = map(line_of, events) if how.wide else together
-            return (harmless(line, how.colour) for line in in_columns(each, how))
+            return (harmless(line, how.colour) for line in in_columns(each, how, 0 if options.follow else AHEAD))
 
 
 def _may_go_on(event: EventShape) -> bool:
@@ -146,14 +148,17 @@ def _repeats(refused: EventShape, event: EventShape) -> bool:
     return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
 
 
-def in_columns(lines: Iterable[Line], how: Look) -> Iterator[str]:
-    """Lines under a header, as they come: columns grow with what is in them. On a terminal words are wrapped, and the
-    type is left out, which the words say."""
+def in_columns(lines: Iterable[Line], how: Look, ahead: int = AHEAD) -> Iterator[str]:
+    """Lines under a header. Columns are as wide as the first lines need, and grow with later ones. On a terminal words
+    are wrapped, and the type is left out, which the words say."""
     widths = {"place": 8, "topic": 12, "request": 14}
     shows_type = how.width is None or how.wide
-    for number, line in enumerate(lines):
+    rest = iter(lines)
+    first = list(islice(rest, ahead))
+    for number, line in enumerate(chain(first, rest)):
         for name, width in widths.items():
-            widths[name] = max(width, min(40, len(getattr(line, name))))
+            seen = first if number == 0 and first else (line,)
+            widths[name] = max(width, *(min(40, len(getattr(one, name))) for one in seen))
         if number == 0:
             head = _columns(Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", ""), widths, shows_type)
             yield painted(f"{head}WHAT", "header" if how.colour else "")

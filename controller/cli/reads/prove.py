@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("prove", description=f"{COMMANDS['prove'].summary.capitalize()}.")
+    parser = commands.add_parser("prove", description=f"{COMMANDS['prove'].headline}.")
     parser.add_argument(
         "subject", metavar="REQUEST|TOPIC|OFFSET", help="the events of a request or a topic, or the one at an offset"
     )

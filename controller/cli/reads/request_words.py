@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.terminal.printing import Look
 from controller.cli.terminal.tables import Marked
 from projections.shown import json_types, lines, overview_types
 
-REFUSED = ("rejected", "failed")
+MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": "warning"}
+"""How an outcome is shown in colour; any other is good."""
 TOPICS_SHOWN = 3
 
 
@@ -45,7 +46,13 @@ def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
 
 
 def _outcomes(one: overview_types.RequestSummary) -> str:
-    return Marked(lines.outcomes(one), "bad" if any(name in one.outcomes for name in REFUSED) else "good")
+    return Marked(lines.outcomes(one), mark_of(one.outcomes))
+
+
+def mark_of(outcomes: Iterable[str]) -> str:
+    """The mark of the worst of some outcomes."""
+    marks = {MARKS.get(name, "good") for name in outcomes}
+    return next((mark for mark in ("bad", "warning") if mark in marks), "good")
 
 
 def request(one: json_types.RequestShape, look: Look) -> Iterator[str]:
@@ -59,7 +66,7 @@ def request(one: json_types.RequestShape, look: Look) -> Iterator[str]:
     rows = (
         (
             each.topic,
-            Marked(each.status, "bad" if each.status in REFUSED else "good"),
+            Marked(each.status, mark_of((each.status,))),
             "-" if each.error is None else each.error,
             each.rule or "-",
             "-" if each.waited_ms is None else lines.span(each.waited_ms),

@@ -22,7 +22,7 @@ GLOB = "*?["
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].summary.capitalize()}.")
+    parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
     what = "the topic to show in full, or a pattern such as 'pay.*' of those to list; default: list all"
     completed_by(parser.add_argument("name", nargs="?", type=named, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)

@@ -11,7 +11,7 @@ from controller.cli.terminal.usage import count
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("verify", description=f"{COMMANDS['verify'].summary.capitalize()}.")
+    parser = commands.add_parser("verify", description=f"{COMMANDS['verify'].headline}.")
     parser.add_argument(
         "what",
         metavar="PROOF|DIR|URL|HOST:PORT",

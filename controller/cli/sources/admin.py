@@ -21,8 +21,10 @@ SELDOM: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff.ma
 """So that a wrong password is tried once before the command ends."""
 HOPELESS = ("_AUTHENTICATION", "_SSL")
 """What more attempts change nothing of."""
-DOWN, DOWN_TWICE = "_TRANSPORT", 2
-"""A name may have two addresses, as localhost has, of which one answers; each attempt takes the next."""
+DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
+HOPELESS_AFTER: Mapping[str, int] = {**dict.fromkeys(HOPELESS, 1), DOWN: 2, ALL_DOWN: 3}
+"""A name may have two addresses, as localhost has, of which one answers; each attempt takes the next. Where a service
+closes each connection, as one that wants a login or TLS does, the client says that all brokers are down, no more."""
 
 
 class AdminError(Exception):
@@ -78,7 +80,7 @@ class Admin:
             if future.done():
                 break
             names = [seen.name() for seen in self._seen]
-            if any(name in HOPELESS for name in names) or names.count(DOWN) >= DOWN_TWICE:
+            if any(names.count(name) >= often for name, often in HOPELESS_AFTER.items()):
                 raise AdminError(self._why())
             if time.monotonic() > deadline:
                 raise AdminError(f"{self._bootstrap} gave no answer within {ANSWERED_WITHIN_S:.0f} s; {self._why()}")
@@ -89,7 +91,12 @@ class Admin:
 
     def _why(self) -> str:
         """The first cause that the client named, without how it names connections."""
-        causes = [seen.str() for seen in self._seen if seen.name() != "_ALL_BROKERS_DOWN"]
+        causes = [seen.str() for seen in self._seen if seen.name() != ALL_DOWN]
+        if self._seen and not causes:
+            return (
+                f"{self._bootstrap} closes each connection: it may want a login or TLS; say how to connect with "
+                "--command-config FILE, as security.protocol=SASL_SSL"
+            )
         if not causes:
             return f"no connection to {self._bootstrap}"
         refused = any(seen.name() == "_AUTHENTICATION" for seen in self._seen)
