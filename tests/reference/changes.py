@@ -105,7 +105,7 @@ def default_or_not(rows: Rows, case: Case, version: int) -> Rows:
 
 def created(name: str = "{t}", partitions: int = 1) -> tuple[Row, Row]:
     """The rows of a topic that was created, and is there afterwards."""
-    facts = (f"v5+ partitions={partitions}", "v5+ factor=1", "v5+ configs=33", "v7+ id=some")
+    facts = (f"v5+ partitions={partitions}", "v5+ factor=1", "v5+ configs=37", "v7+ id=some")
     there = (f"partitions={partitions}", f"replicas={[1] * partitions}", "all led", "configs=[]")
     return Row(name, "NONE", None, facts), Row(f"after {name}", "NONE", None, there)
 

@@ -52,7 +52,7 @@ CHANGES: tuple[Step, ...] = (
     ("message.max.bytes", SET, "500000"),
     ("message.max.bytes", SET, "-1"),
     ("unclean.leader.election.enable", SET, "maybe"),
-    ("unclean.leader.election.enable", SET, " TRUE "),
+    ("unclean.leader.election.enable", SET, "true"),
     ("unclean.leader.election.enable", DELETE, None),
     ("nonsense", SET, "1"),
     ("nonsense", APPEND, "1"),
@@ -208,7 +208,7 @@ def test_the_older_request_replaces_all_in_both(servers: tuple[Server, Server]) 
 
 def test_a_created_topic_shows_the_same_defaults(servers: tuple[Server, Server]) -> None:
     for each in servers:
-        assert each.alter("", ("log.retention.ms", SET, "+8000"))[0] == "NONE"
+        assert each.alter("", ("log.retention.ms", SET, "8000"))[0] == "NONE"
         each.settle()
     theirs, own = (
         [each for each in server.create("shown")["configs"] if each["name"] != ELIGIBLE] for server in servers

@@ -1,4 +1,4 @@
-"""Every topic-level setting of Apache Kafka 4.3, as a table: type, default, what is allowed, broker-level names.
+"""Every topic-level setting of Apache Kafka 4.4, as a table: type, default, what is allowed, broker-level names.
 
 The rows stand in the order in which Kafka's LogConfig defines them, which is also the order in which it checks values:
 the first bad value of a request is the one that its answer names. A test compares the table with Kafka's own.
@@ -23,7 +23,7 @@ from controller.machine.configs.values import (
     ReplicaList,
 )
 
-KAFKA_VERSION = "4.3"
+KAFKA_VERSION = "4.4"
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -173,6 +173,14 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
         AtLeast(0),
         "Largest record batch that is accepted, in bytes, after compression.",
         broker="message.max.bytes",
+    ),
+    _row(
+        "max.decompressed.message.bytes",
+        _INT,
+        (1 << 31) - 9,
+        Between(1, (1 << 31) - 9),
+        "Largest single record that is accepted, in bytes, decompressed.",
+        broker="max.decompressed.message.bytes",
     ),
     _row(
         "index.interval.bytes",
@@ -355,11 +363,34 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
         "Whether remote storage takes no more segments and only serves those it has (KIP-950).",
     ),
     _row(
+        "remote.copy.lag.ms",
+        _LONG,
+        0,
+        AtLeast(-1),
+        "Age at which a closed segment may move to remote storage; 0 at once, -1 that of local retention (KIP-1241).",
+        broker="log.remote.copy.lag.ms",
+    ),
+    _row(
+        "remote.copy.lag.bytes",
+        _LONG,
+        -1,
+        AtLeast(-1),
+        "Size of newer segments from which one may move to remote storage; 0 at once, -1 that of local retention.",
+        broker="log.remote.copy.lag.bytes",
+    ),
+    _row(
         "remote.log.delete.on.disable",
         _BOOLEAN,
         "false",
         None,
         "Whether turning remote storage off deletes what it holds (KIP-950).",
+    ),
+    _row(
+        "errors.deadletterqueue.group.enable",
+        _BOOLEAN,
+        "false",
+        None,
+        "Whether share groups may write records that they could not process to this topic (KIP-1191).",
     ),
     TopicConfig(
         "internal.segment.bytes",

@@ -192,6 +192,8 @@ def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | 
     return (
         _local_retention(in_force, "bytes")
         or _local_retention(in_force, "ms")
+        or _copy_lag(in_force, "bytes")
+        or _copy_lag(in_force, "ms")
         or _frozen_retention(in_force, "bytes")
         or _frozen_retention(in_force, "ms")
     )
@@ -210,6 +212,17 @@ def _local_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | No
     else:
         return None
     return invalid_config(f"Invalid value {local} for configuration {name}: {why}")
+
+
+def _copy_lag(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
+    """Local segments cannot be deleted before they may be copied (KIP-1241)."""
+    name, local_name = f"remote.copy.lag.{unit}", f"local.retention.{unit}"
+    lag, local = _number(in_force, name), _number(in_force, local_name)
+    local = _number(in_force, f"retention.{unit}") if local == -2 else local
+    if lag <= 0 or not 0 <= local < lag:
+        return None
+    why = f"Value must not exceed {local_name} (effective value: {local})"
+    return invalid_config(f"Invalid value {lag} for configuration {name}: {why}")
 
 
 def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:

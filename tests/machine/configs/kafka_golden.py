@@ -1,4 +1,4 @@
-"""What Kafka 4.3 itself says of topic configs, as recorded in tests/golden."""
+"""What Kafka 4.3 and 4.4 themselves say of topic configs, as recorded in tests/golden."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-_PATH = Path(__file__).parents[2] / "golden" / "kafka-4.3-topic-configs.json"
+_FOLDER = Path(__file__).parents[2] / "golden"
 
 
 class SynonymRow(msgspec.Struct, frozen=True):
@@ -87,4 +87,23 @@ class Golden(msgspec.Struct, frozen=True):
     alter: tuple[Alter, ...]
 
 
-KAFKA = msgspec.json.decode(_PATH.read_bytes(), type=Golden)
+class Since(msgspec.Struct, frozen=True):
+    """What a newer Kafka has besides; `names` are those of all its configs, in order."""
+
+    kafka: str
+    names: tuple[str, ...]
+    table: tuple[TableRow, ...]
+    alone: dict[str, Alone]
+    together: tuple[Together, ...]
+
+
+_KAFKA_43 = msgspec.json.decode((_FOLDER / "kafka-4.3-topic-configs.json").read_bytes(), type=Golden)
+KAFKA_44 = msgspec.json.decode((_FOLDER / "kafka-4.4-topic-configs.json").read_bytes(), type=Since)
+_ROWS = {row.name: row for row in (*_KAFKA_43.table, *KAFKA_44.table)}
+KAFKA = msgspec.structs.replace(
+    _KAFKA_43,
+    kafka=KAFKA_44.kafka,
+    table=tuple(_ROWS[name] for name in KAFKA_44.names),
+    alone=_KAFKA_43.alone | KAFKA_44.alone,
+    together=_KAFKA_43.together + KAFKA_44.together,
+)
