@@ -25,14 +25,15 @@ def describe_cluster(front: Front, context: RequestContext, request: DescribeClu
     if request.endpoint_type != BROKERS:
         return _refuse_endpoint_type(request.endpoint_type)
     wants_operations = request.include_cluster_authorized_operations
+    nodes = front.nodes if front.broker_ports is None else front.admin_nodes
     return DescribeClusterResponse(
         cluster_id=front.cluster_id,
-        controller_id=front.controller_id(),
+        controller_id=front.admin_controller_id(),
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
             )
-            for node in front.nodes(request.include_fenced_brokers)
+            for node in nodes(request.include_fenced_brokers)
         ),
         cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
     )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
 from controller.apis.bounds import slices
-from controller.apis.configs import BROKER, GROUP
+from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
@@ -27,6 +27,7 @@ from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey, alter_configs, describe_configs, incremental_alter_configs
 from controller.kafka.messages.api_versions import ApiVersion
 from controller.machine.errors import ErrorCode
+from events.names import BrokerId
 
 WITHIN_S = 15.0
 """How long a broker may take: longer than a busy one takes, shorter than clients wait."""
@@ -42,13 +43,17 @@ _OPERATIONS: dict[int, Operation] = {
 
 
 def to_brokers(
-    front: Front, own: dict[int, ApiHandler], spoken: Iterable[ApiVersion], pass_on: PassOn
+    front: Front,
+    own: dict[int, ApiHandler],
+    spoken: Iterable[ApiVersion],
+    pass_on: PassOn,
+    broker_id: BrokerId | None = None,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for requests about configs; `own` are the rows for what is answered here,
     `spoken` the versions of brokers."""
     versions = {api.api_key: (api.min_version, api.max_version) for api in spoken}
     return {
-        key: replace(own[key], handle=_Split(front, own[key].handle, versions[key], pass_on))
+        key: replace(own[key], handle=_Split(front, own[key].handle, versions[key], pass_on, broker_id))
         for key in _OPERATIONS
         if key in own and key in versions
     }
@@ -63,31 +68,30 @@ class _Split:
         own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]],
         versions: tuple[int, int],
         pass_on: PassOn,
+        broker_id: BrokerId | None,
     ) -> None:
         self._front = front
         self._own = own
         self._versions = versions
         self._pass_on = pass_on
+        self._broker_id = broker_id
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
-        given = Counter(each.resource_name for each in request.resources if each.resource_type == BROKER)
-        given.pop(str(self._front.node_id), None)  # that is this node
+        given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
+        given.pop((BROKER, str(self._front.node_id)), None)  # that is this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
-            given = Counter({name: times for name, times in given.items() if times == 1})  # others are refused here
+            given = Counter({key: times for key, times in given.items() if times == 1})  # others are refused here
         operation = _OPERATIONS[context.api_key]
-        if not self._front.allows(context, operation):
-            given.clear()
-        is_theirs = [
-            (each.resource_type == BROKER and each.resource_name in given)
-            or (
-                each.resource_type == GROUP
-                and self._front.authorizer.allows(context, operation, "Group", each.resource_name)
-            )
-            for each in request.resources
-        ]
+        is_theirs = [_key(each) in given and self._may(context, operation, each) for each in request.resources]
         if not any(is_theirs):
             return self._own(context, request)
         return asyncio.ensure_future(self._both(context, request, is_theirs))
+
+    def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
+        """Whether the client may do this to a resource: a group, or what goes with the cluster."""
+        if resource.resource_type == GROUP:
+            return self._front.authorizer.allows(context, operation, "Group", resource.resource_name)
+        return self._front.allows(context, operation)
 
     async def _both(self, context: RequestContext, request: Any, is_theirs: list[bool]) -> Any:
         ours = tuple(each for each, goes_on in zip(request.resources, is_theirs, strict=True) if not goes_on)
@@ -121,12 +125,18 @@ class _Split:
         which any broker refuses."""
         brokers = [each for each in self._front.cluster.brokers.values() if each.endpoints]
         known = {str(each.broker_id): (each.endpoints[0].host, each.endpoints[0].port) for each in brokers}
+        if self._broker_id is not None:
+            known = {}
         by_address: dict[Address | None, list[Any]] = {}
         for each in resources:
             by_address.setdefault(known.get(each.resource_name), []).append(each)
         for address, there in by_address.items():
             for part in slices(there, RESOURCES_AT_ONCE):
                 yield address, part
+
+
+def _key(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
 
 
 def _with_defaults(result: Any) -> Any:
@@ -153,5 +163,5 @@ def _failed(key: int, resource: Any, code: int, message: str) -> Any:
 
 def _in_order(results: list[Any], resources: tuple[Any, ...]) -> Iterable[Any]:
     """The results in the order of the resources."""
-    place = {(each.resource_type, each.resource_name): number for number, each in enumerate(resources)}
-    return sorted(results, key=lambda each: place.get((each.resource_type, each.resource_name), len(place)))
+    place = {_key(each): number for number, each in enumerate(resources)}
+    return sorted(results, key=lambda each: place.get(_key(each), len(place)))

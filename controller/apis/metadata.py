@@ -188,8 +188,9 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         front = self._front
-        about_topics = bool(request.topics) or _wants_all(context, request) or context.connection.wants_brokers
-        nodes = front.nodes() if about_topics else front.nodes_without_topics()
+        lists_all = _wants_all(context, request) and front.broker_ports is None
+        about_records = bool(request.topics) or lists_all or context.connection.wants_brokers
+        nodes = front.nodes() if about_records else front.admin_nodes()
         wants_operations = request.include_cluster_authorized_operations
         operations = front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
@@ -198,7 +199,7 @@ class MetadataHandler:
                 for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
             cluster_id=front.cluster_id,
-            controller_id=front.controller_id(),
+            controller_id=front.controller_id() if about_records else front.admin_controller_id(),
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )

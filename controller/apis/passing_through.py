@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.front.front import Front
 from controller.kafka.handling import (
     NO_RESPONSE,
     Answer,
@@ -30,6 +31,7 @@ from controller.kafka.handling import (
 )
 from controller.kafka.messages.api_versions import ApiVersion
 from controller.kafka.messages.metadata import MetadataRequest
+from events.names import BrokerId
 
 
 class PassOn(Protocol):
@@ -42,6 +44,8 @@ class PassOn(Protocol):
 WITHIN_S: Final = 330.0
 """How long a broker may keep a request waiting: a join of a group may last as long as a member may poll."""
 
+JAVA: Final = "apache-kafka-java"
+
 BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
 )
@@ -51,23 +55,47 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: they are about who is connected, which is Topicwright here."""
 
 
+RECORDS: Final = frozenset((0, 1, 78, 79))
+"""Produce, Fetch, ShareFetch, ShareAcknowledge: records do not pass through this process."""
+OF_RECORDS: Final = RECORDS | {10, 22}
+"""Requests of clients that produce or consume: also FindCoordinator and InitProducerId."""
 FIND_COORDINATOR: Final = 10
 OF_GROUPS: Final = 0
 """The type of a key in FindCoordinator: the last byte of its versions 1 and 2."""
-
-OF_BROKERS: Final = frozenset((FIND_COORDINATOR, 22))
-"""FindCoordinator and InitProducerId: their client goes on to the broker that is named."""
-
 BACK_WITHIN_S: Final = 5.0
 """How long a consumer that was sent on is known: it comes back after `reconnect.backoff.ms`, 0.1 s by default."""
-
 CLIENT_ID_CHARACTERS_MAX: Final = 250
-SENT_ON_MAX: Final = 10_000  # bounds memory
+CLIENTS_MAX: Final = 10_000  # bounds memory
+SENT_ON_MAX: Final = 10_000  # as well
+
+
+class RecordClients:
+    """Clients that produce or consume, by host and client id: all that they request shows the brokers' own addresses.
+
+    An admin client that learned these would send its changes past this process; a client of records that learned the
+    listeners here instead, by a list of all topics, would change addresses back and forth.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], None] = {}
+
+    def add(self, context: RequestContext) -> None:
+        """Remember the client of a request, and forget the one that was seen first of too many."""
+        self._seen[_client(context)] = None
+        if len(self._seen) > CLIENTS_MAX:
+            del self._seen[next(iter(self._seen))]
+
+    def __contains__(self, context: object) -> bool:
+        return isinstance(context, RequestContext) and _client(context) in self._seen
+
+
+def _client(context: RequestContext) -> tuple[str, str]:
+    return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
 
 
 class SentOn:
-    """Consumers of librdkafka that looked for their group's coordinator here, by host and client id: they are sent on
-    to the cluster's brokers, of which they learn when they come back.
+    """Without listeners of brokers: consumers of librdkafka that looked for a coordinator here, by host and
+    client id. They are sent on to the cluster's brokers, of which they learn when they come back.
 
     To answer them would be a race. Such a consumer requests a topic from this node next, drops this node as soon as the
     coordinator shows it the cluster's brokers alone, and then waits for what it requested here until it refreshes its
@@ -117,9 +145,47 @@ class SentOn:
         return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
 
 
-def _client(context: RequestContext) -> tuple[str, str]:
-    """How a client is known when it comes back: by no more of its id than it takes to be told apart."""
-    return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
+def to_broker(front: Front, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
+    """Passes everything on to one broker, wherever it is now."""
+
+    async def pass_to(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        broker = front.cluster.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
+        endpoint = broker.endpoints[0]
+        return await pass_on(payload, within_s, (endpoint.host, endpoint.port))
+
+    return pass_to
+
+
+def showing_addresses(metadata: ApiHandler, clients: RecordClients, closes: bool) -> ApiHandler:
+    """The row for Metadata, which tells clients of records from others.
+
+    Java clients keep a connection that they opened at a listener here before they knew the broker's own address. So
+    with `closes` it is closed behind the answer that names that address.
+    """
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        context.connection.wants_brokers = context in clients
+        context.connection.ends = closes and bool(request.topics) and context.software.startswith(JAVA)
+        return metadata.handle(context, request)
+
+    return replace(metadata, handle=handle)
+
+
+def closing(spoken: Iterable[ApiVersion], clients: RecordClients) -> dict[int, ApiHandler]:
+    """The rows of a broker's listener for records: the client is sent to the broker's own address."""
+
+    def close(context: RequestContext, _: PassedRequest) -> Answer:
+        clients.add(context)
+        context.connection.ends = True
+        return NO_RESPONSE
+
+    return {
+        api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
+        for api in spoken
+        if api.api_key in RECORDS
+    }
 
 
 def passing(
@@ -127,7 +193,8 @@ def passing(
     own: Collection[int],
     pass_on: PassOn,
     may_pass: Callable[[RequestContext], bool],
-    sent_on: SentOn,
+    clients: RecordClients,
+    sent_on: SentOn | None = None,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`).
 
@@ -137,10 +204,10 @@ def passing(
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_pass(context):
             raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
-        if sent_on.takes(context, request.frame):
+        if sent_on is not None and sent_on.takes(context, request.frame):
             return sent_on.send_on(context)
-        if context.api_key in OF_BROKERS:
-            context.connection.wants_brokers = True
+        if context.api_key in OF_RECORDS:
+            clients.add(context)
         return asyncio.ensure_future(passed(request))
 
     async def passed(request: PassedRequest) -> PassedAnswer:
@@ -150,7 +217,7 @@ def passing(
             raise Disconnect(f"nobody to pass it to: {unreachable}") from unreachable
 
     return {
-        api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True)
+        api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True, alone=True)
         for api in spoken
         if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
     }

@@ -26,17 +26,18 @@ from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import PassOn, SentOn, passing
+from controller.apis.passing_through import RecordClients, SentOn, closing, passing, showing_addresses, to_broker
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
+from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.front.front import Front
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsResponse
 from controller.machine.configs.groups import GROUPS
 from controller.machine.state import BROKERS
+from events.names import BrokerId
 
 HandlerTable = Mapping[int, ApiHandler]
 
@@ -101,23 +102,36 @@ def descriptions(front: Front) -> dict[int, Handler]:
 
 
 def cluster_listener(
-    front: Front, versions_max: Mapping[str, int], brokers: ApiVersionsResponse, pass_on: PassOn
+    front: Front,
+    versions_max: Mapping[str, int],
+    broker_id: BrokerId | None = None,
+    *,
+    link: ClusterLink,
+    clients: RecordClients,
 ) -> HandlerTable:
-    """The controller's listener in front of a cluster: what is not about topics goes to one of its brokers, which speak
-    what `brokers` says; configs of brokers too."""
-    table = dict(_listener({**_reading(front), **administration(front)}, versions_max))
+    """A listener in front of a cluster: this process's own, or that of the broker `broker_id`. Requests that are not
+    about topics go to that broker, else to any. `clients` is shared by all listeners."""
+    spoken = link.spoken.api_keys
+    pass_on = link.pass_on if broker_id is None else to_broker(front, broker_id, link.pass_on)
+    is_node = front.is_node if broker_id is None else _at_broker(front, broker_id)
+    table = dict(_listener({**_reading(front), **administration(front)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
-    own = {*table, int(ApiKey.API_VERSIONS)}
-    table |= to_brokers(front, table, brokers.api_keys, pass_on)
-    sent_on = SentOn()
-    table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
-    passed = passing(brokers.api_keys, own, pass_on, lambda context: front.grants(context, "ClusterAction"), sent_on)
+    table |= to_brokers(front, table, spoken, pass_on, broker_id)
+    own, is_a_brokers = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
+    table[ApiKey.METADATA] = showing_addresses(table[ApiKey.METADATA], clients, closes=is_a_brokers)
+    if is_a_brokers:
+        table |= closing(spoken, clients)
+    sent_on = SentOn() if front.broker_ports is None else None
+    if sent_on is not None:
+        table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
+    may_pass = partial(front.grants, operation="ClusterAction")
+    passed = passing(spoken, own, pass_on, may_pass, clients, sent_on)
     return with_api_versions(
         table | passed,
-        supported_features=brokers.supported_features,
-        finalized=lambda: (brokers.finalized_features_epoch, brokers.finalized_features),
-        is_node=front.is_node,
+        supported_features=link.spoken.supported_features,
+        finalized=lambda: (link.spoken.finalized_features_epoch, link.spoken.finalized_features),
+        is_node=is_node,
     )
 
 
@@ -126,8 +140,13 @@ def broker_listener(front: Front, versions_max: Mapping[str, int], broker_id: in
     return _listener(
         {**_reading(front), **no_records.reads(front), **for_each.SENT_AWAY},
         versions_max,
-        lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id),
+        _at_broker(front, broker_id),
     )
+
+
+def _at_broker(front: Front, broker_id: int) -> Callable[[str, int], bool]:
+    """Whether the node that a client expects is this broker, at whose listener the client is."""
+    return lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id)
 
 
 def _reading(front: Front) -> dict[int, Handler]:

@@ -79,6 +79,9 @@ class Front:
         """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
         self.policies: tuple[PolicyInForce, ...] | None = None
         """The policies that judge in this process, in their order; None where they judge elsewhere."""
+        self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
+        """Where admin clients of a listener reach a broker of the target cluster through this process; None without
+        such ports, and where brokers are no cluster of their own."""
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
@@ -143,12 +146,30 @@ class Front:
             nodes.insert(0, Node(self.node_id, self.advertised.host, self.advertised.port))
         return nodes
 
-    def nodes_without_topics(self) -> list[Node]:
-        """The nodes in a reply to a request about no topic. In front of a cluster that is this node alone: an
-        admin client sends such requests, and would take another broker's word for which node is the controller."""
-        if self.cluster.settings.cluster_carries_out:
-            return [Node(self.node_id, self.advertised.host, self.advertised.port)]
-        return self.nodes()
+    def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
+        """The nodes that admin clients are shown. In front of a cluster these are its brokers at their listeners here:
+        at its own address a broker would name another controller, and change topics itself."""
+        if not self.cluster.settings.cluster_carries_out:
+            return self.nodes(include_fenced)
+        if self.broker_ports is None:
+            return self._own_nodes()
+        at = {broker_id: self.broker_ports(self.advertised, broker_id) for broker_id in sorted(self.cluster.brokers)}
+        brokers = [
+            Node(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+            for broker_id, endpoint in at.items()
+            for broker in (self.cluster.brokers[broker_id],)
+            if endpoint is not None and (include_fenced or not broker.fenced)
+        ]
+        return brokers or self._own_nodes()
+
+    def admin_controller_id(self) -> int:
+        """The node that admin clients are to send changes to: any of the cluster's brokers, at its listener here."""
+        if self.broker_ports is None:
+            return self.controller_id()
+        return next(each.node_id for each in self.admin_nodes())
+
+    def _own_nodes(self) -> list[Node]:
+        return [Node(self.node_id, self.advertised.host, self.advertised.port)]
 
     def is_node(self, cluster_id: str, node_id: int) -> bool:
         """Whether clients of this listener are shown the node of this id, in the cluster of this id, at its address."""

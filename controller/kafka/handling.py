@@ -61,8 +61,7 @@ class ClientConnection(msgspec.Struct):
     software_name: str = "unknown"
     software_version: str = "unknown"
     wants_brokers: bool = False
-    """Whether the client has requested what only certain brokers do, a coordinator or a producer id: it has to know
-    them, whatever else it requests."""
+    """Whether the client produces or consumes: it has to know the brokers' own addresses, whatever it requests."""
     ends: bool = False
     """Whether to close as soon as what it has requested so far is answered."""
     mute: Callable[[float], None] = _ignore_seconds

@@ -17,7 +17,6 @@ from controller.brokers.cluster.fleet import ClusterFleet, History, WatchTimes
 from controller.brokers.cluster.link import ClusterLink, Look
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.kafka.messages.api_versions import ApiVersionsResponse
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
@@ -34,7 +33,6 @@ class ReachedCluster(msgspec.Struct, frozen=True):
 
     link: ClusterLink
     cluster_id: str
-    spoken: ApiVersionsResponse
 
     def fleet(
         self,
@@ -73,12 +71,12 @@ async def reach_as(
     link = ClusterLink(bootstrap, security)
     try:
         look = await _first_look(link, bootstrap, log, within_s)
-        spoken = await link.api_versions()
+        await link.ask_versions()
         check(look)
     except BaseException:
         link.close()
         raise
-    return ReachedCluster(link, look.cluster_id, spoken)
+    return ReachedCluster(link, look.cluster_id)
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:

@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
+from controller.apis.passing_through import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet
@@ -36,6 +37,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.cluster_ports import ClusterPorts
 from controller.serving.history.archiving import archiving
 from controller.serving.history.log_heads import build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
@@ -136,7 +138,10 @@ class Service:
             SnapshotLines(self._log),
         )
         self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
+        self._ports = ClusterPorts(self.options.data, settings.cluster_broker_ports, self._entrance.listening)
         await self._entrance.listening.start()
+        if self._cluster is not None:
+            await self._ports.start()
         if member is not None:
             member.open(self.log, self._entrance.advertised, self._flusher.flush)
         self.fleet = self._make_fleet()
@@ -289,8 +294,9 @@ class Service:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
-            spoken, pass_on = self._cluster.spoken, self._cluster.link.pass_on
-            listening.open(self.front, versions_max, partial(cluster_listener, brokers=spoken, pass_on=pass_on))
+            handlers = partial(cluster_listener, link=self._cluster.link, clients=RecordClients())
+            self._ports.open(self.front, versions_max, handlers)
+            listening.open(self.front, versions_max, handlers)
         else:
             listening.open(self.front, versions_max)
         if self._doors is not None:
@@ -301,7 +307,8 @@ class Service:
         self._entrance.reload()
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        open_now = self._entrance.listening.connections + (self._doors.connections if self._doors is not None else 0)
+        doors = 0 if self._doors is None else self._doors.connections
+        open_now = self._entrance.listening.connections + self._ports.connections + doors
         return [
             ("connections", "Kafka connections that are open.", open_now),
             ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
@@ -330,6 +337,7 @@ class Service:
         if self._started:
             if self._doors is not None:
                 await self._doors.stop(0)
+            await self._ports.stop(0)
             await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())
         self._entrance.users.close()
         if self._started:

@@ -111,6 +111,16 @@ def _rules(text: str) -> str | None:
     return text
 
 
+def _ports(text: str) -> range | None:
+    """The ports that may be taken; 0, which is any free one; or none."""
+    if text in ("any", "none"):
+        return range(int(text == "any"))
+    first, _, last = text.partition("-")
+    if not re.fullmatch(r"\d{1,5}", first) or not re.fullmatch(r"\d{1,5}", last):
+        return None
+    return range(int(first), int(last) + 1) if 1 <= int(first) <= int(last) <= 65535 else None
+
+
 CAPPED_APIS: Final = {api.name: api for api in APIS.values() if api.key not in (ApiKey.PRODUCE, ApiKey.API_VERSIONS)}
 
 
@@ -137,6 +147,7 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
     "ssl.principal.mapping.rules": _rules,
     "sasl.enabled.mechanisms": _choices(MECHANISMS),
     "controller.quorum.voters": _voters,
+    "cluster.broker.ports": _ports,
     "http.allowed.hosts": _names,
     "http.trusted.proxies": _networks,
     "api.versions.max": _versions,

@@ -116,6 +116,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_client_properties_file: str | None
     cluster_watch_interval_ms: int
     cluster_configs_watch_interval_ms: int
+    cluster_broker_ports: range
     log_level: str
     topic_defaults: Configs
     """The broker-level settings that were given to be defaults of topics, sorted by key."""

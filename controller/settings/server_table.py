@@ -125,6 +125,14 @@ SETTINGS: tuple[Setting, ...] = (
         AtLeast(1),
     ),
     Setting(
+        "cluster.broker.ports",
+        _STRING,
+        "any",
+        "In front of a cluster: the ports at which admin clients reach each of its brokers through this process, one "
+        "for each broker and listener. With `none` admin clients see this process alone, and reach no certain broker.",
+        form="any, none, or FIRST-LAST such as 9101-9120",
+    ),
+    Setting(
         "simulated.broker.listeners",
         _BOOLEAN,
         "false",

@@ -53,7 +53,8 @@ from events.names import BrokerId, TopicId, TopicName
 METADATA_VERSION = 12
 """The first in which topics have ids (KIP-516): Kafka 3.1 and newer."""
 CONFIGS_VERSION = 4
-API_VERSIONS_VERSION = 3
+API_VERSIONS_VERSION = 4
+"""The first that shows features whose lowest level is 0 (KAFKA-17492)."""
 REASSIGNMENTS_VERSION = 0
 METADATA_REFRESH_MS = 1000
 """Kafka names any broker as the controller. Where that one dies, librdkafka waits for it, with a core at work, until
@@ -121,6 +122,8 @@ class ClusterLink:
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
         self._favourite: Address | None = None
+        self.spoken = ApiVersionsResponse()
+        """The APIs and features of a broker, as of the last time that it was asked."""
         self._looks = Shared(self._look_at_all)
         settings: dict[str, str | int | float | bool] = {
             "client.id": CLIENT_ID,
@@ -172,10 +175,13 @@ class ClusterLink:
             if not result.error_code
         }
 
-    async def api_versions(self) -> ApiVersionsResponse:
-        """What brokers speak. Raises ClusterUnreachable."""
-        request = ApiVersionsRequest(client_software_name="topicwright", client_software_version="1")
-        return (await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse))[1]
+    async def ask_versions(self) -> None:
+        """Learn which APIs brokers speak, and their features. Raises ClusterUnreachable."""
+        request, answer = (
+            ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"),
+            ApiVersionsResponse,
+        )
+        _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, answer)
 
     async def pass_on(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises

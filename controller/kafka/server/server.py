@@ -121,12 +121,16 @@ class KafkaServer:
             connection.drain()
         if not await self._all_close(deadline_s):
             _logger.warning("connections_cut_off", listener=self.listener, connections=len(self._connections))
-            for connection in tuple(self._connections):
-                connection.abort()
+            self.disconnect()
             if not await self._all_close(_CANCELLATION_S):
                 _logger.error("handlers_not_cancelled", listener=self.listener, connections=len(self._connections))
         await self._server.wait_closed()
         self.reader.shutdown(wait=False, cancel_futures=True)
+
+    def disconnect(self) -> None:
+        """Cut all clients off."""
+        for connection in tuple(self._connections):
+            connection.abort()
 
     @property
     def connections(self) -> int:

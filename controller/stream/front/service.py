@@ -21,15 +21,17 @@ import structlog
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.tables import cluster_listener, controller_listener
+from controller.apis.passing_through import RecordClients
+from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
+from controller.serving.cluster_ports import ClusterPorts
 from controller.serving.history.archiving import dropping
 from controller.serving.history.log_heads import head_signer
-from controller.serving.listeners import Speaks, reachable
+from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,
     SWITCH_S,
@@ -147,7 +149,9 @@ class FrontService:
         """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
         had."""
         options, settings, entrance = self.options, self.options.settings, self._entrance
+        self._ports = ClusterPorts(options.data, settings.cluster_broker_ports, entrance.listening)
         await entrance.listening.start()
+        await self._ports.start()
         self._make_node()
         front = StreamFront(
             self.node,
@@ -176,19 +180,23 @@ class FrontService:
         self.metrics.watch(self._topic_watch.gauges)
         self._follow()
         await self._caught_up()
-        entrance.listening.open(front, dict(settings.api_versions_max), await self._speaks(front))
+        await self._open(front, dict(settings.api_versions_max))
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
 
-    async def _speaks(self, front: StreamFront) -> Speaks:
-        """What is spoken here: where a cluster carries decisions out, also what its brokers answer."""
+    async def _open(self, front: StreamFront, versions_max: dict[str, int]) -> None:
+        """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
+        listening = self._entrance.listening
         if not front.cluster.settings.cluster_carries_out:
-            return controller_listener
+            listening.open(front, versions_max)
+            return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = FrontCluster(lambda: front.cluster, self.options.cluster_security, every_s)
         front.fleet_trouble = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
         reached = await cluster.reached()
-        return partial(cluster_listener, brokers=reached.spoken, pass_on=reached.link.pass_on)
+        handlers = partial(cluster_listener, link=reached.link, clients=RecordClients())
+        self._ports.open(front, versions_max, handlers)
+        listening.open(front, versions_max, handlers)
 
     def _make_node(self) -> None:
         settings, advertised = self.options.settings, self._entrance.advertised
@@ -252,8 +260,9 @@ class FrontService:
     def _gauges(self) -> list[tuple[str, str, float]]:
         members = self._presence.members
         ignored = sum(each.fold.ignored for each in self._partitions)
+        open_now = self._entrance.listening.connections + self._ports.connections
         return [
-            ("connections", "Kafka connections that are open.", self._entrance.listening.connections),
+            ("connections", "Kafka connections that are open.", open_now),
             ("fronts_live", "Fronts that live, as this one hears.", len(members.live())),
             ("kafka_silent_seconds", "Since this front has heard itself through Kafka.", members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
@@ -277,13 +286,14 @@ class FrontService:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
         if not self._is_following:  # it never came to follow anything
             await self._entrance.listening.stop(0)
+            await self._ports.stop(0)
             self._entrance.users.close()
             self._close_snapshots()
             for each in self._partitions:
                 each.close()
             return
         self.node.take_no_more()
-        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self.http.stop())
+        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
         await self._beside.stop()

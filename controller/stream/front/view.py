@@ -46,17 +46,11 @@ class StreamFront(Front):
         """The nodes that clients are shown, by id."""
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
         if any(_has_address(broker) for broker in brokers):
-            return [*map(self._own_node, brokers), *self._live_fronts()]
+            return [*map(self._own_node, brokers), *self._own_nodes()]
         return _stood_in_for(brokers, self.members.live(), self._listener)
 
-    def _live_fronts(self) -> list[Node]:
+    def _own_nodes(self) -> list[Node]:
         return [node_of(one, self._listener) for one in self.members.live()]
-
-    def nodes_without_topics(self) -> list[Node]:
-        """As for one front alone, and all that live."""
-        if self.cluster.settings.cluster_carries_out:
-            return self._live_fronts()
-        return self.nodes()
 
     def controller_id(self) -> int:
         """The node that clients are to send admin requests to: this front."""

@@ -1,0 +1,152 @@
+"""Ports at which admin clients reach the brokers of a cluster: given in order, remembered, and never too many."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.access.users import Users
+from controller.kafka.server.connection_counts import ConnectionCounts
+from controller.machine.state import Cluster
+from controller.serving.cluster_ports import FILE, ClusterPorts
+from controller.serving.listeners import Listening, plan
+from controller.settings.load import SettingsError, load_settings
+from events.catalog import Endpoint
+from events.names import BrokerId
+from tests.support.ports import free_ports
+
+
+class Front:
+    """The brokers of a cluster that a controller knows, by id."""
+
+    def __init__(self, *ids: int) -> None:
+        self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
+        self.know(*ids)
+
+    def know(self, *ids: int) -> None:
+        self.cluster = Cluster(brokers={BrokerId(each): None for each in ids})  # type: ignore[misc]
+
+    def at_listener(self, at: Endpoint) -> Front:
+        return self
+
+    def port(self, broker_id: int, at: Endpoint) -> int | None:
+        assert self.broker_ports is not None
+        endpoint = self.broker_ports(at, BrokerId(broker_id))
+        return None if endpoint is None else endpoint.port
+
+
+@asynccontextmanager
+async def served(folder: Path, front: Front, ports: str = "any") -> AsyncIterator[tuple[ClusterPorts, Endpoint]]:
+    settings = load_settings(overrides=[f"cluster.broker.ports={ports}"])
+    listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    users = Users(lambda: front.cluster, None)
+    listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
+    made = ClusterPorts(folder, settings.cluster_broker_ports, listening)
+    await listening.start()
+    try:
+        await made.start()
+        made.open(front, {}, lambda *_: {})  # type: ignore[arg-type]
+        yield made, listening.advertised[0]
+    finally:
+        await made.stop(0)
+        await listening.stop(0)
+
+
+def range_of(count: int) -> tuple[str, list[int]]:
+    """A range of ports that are free now, and its ports."""
+    while True:
+        (first,) = free_ports(1)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as one:
+                    one.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return f"{first}-{first + count - 1}", list(range(first, first + count))
+
+
+async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_them(tmp_path: Path) -> None:
+    text, ports = range_of(3)
+    front = Front(5, 3)
+    async with served(tmp_path, front, text) as (_, at):
+        assert [front.port(each, at) for each in (5, 3)] == ports[:2]
+    later = Front(1, 3, 5)
+    async with served(tmp_path, later, text) as (made, at):
+        assert [later.port(each, at) for each in (5, 3, 1)] == ports
+        assert made.trouble is None
+    assert json.loads((tmp_path / FILE).read_bytes()) == dict(
+        zip(("PLAINTEXT/5", "PLAINTEXT/3", "PLAINTEXT/1"), ports, strict=True)
+    )
+
+
+async def test_a_new_broker_gets_its_port_without_a_restart(tmp_path: Path) -> None:
+    front = Front(1)
+    async with served(tmp_path, front) as (_, at):
+        front.know(1, 2)
+        port = front.port(2, at)
+        assert port not in (None, front.port(1, at))
+        with socket.create_connection(("127.0.0.1", port or 0)):
+            pass
+
+
+async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp_path: Path) -> None:
+    front = Front(1)
+    async with served(tmp_path, front) as (_, at):
+        port = front.port(1, at)
+    settings = load_settings()
+    listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    users = Users(lambda: front.cluster, None)
+    listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
+    made = ClusterPorts(tmp_path, settings.cluster_broker_ports, listening)
+    await made.start()
+    with socket.create_connection(("127.0.0.1", port or 0)):
+        await made.stop(0)
+
+
+async def test_too_few_ports_end_the_start_with_the_number_that_is_needed(tmp_path: Path) -> None:
+    text, _ = range_of(2)
+    with pytest.raises(SettingsError, match=r"cluster\.broker\.ports has 2 ports; the cluster's brokers need 3"):
+        async with served(tmp_path, Front(1, 2, 3), text):
+            pass
+
+
+async def test_a_broker_that_comes_when_no_port_is_left_is_not_shown(tmp_path: Path) -> None:
+    text, ports = range_of(1)
+    front = Front(1)
+    async with served(tmp_path, front, text) as (made, at):
+        front.know(1, 2)
+        assert (front.port(1, at), front.port(2, at)) == (ports[0], None)
+        assert "need 2" in str(made.trouble)
+        front.know(2)
+        assert front.port(2, at) == ports[0], "the port of a broker that is no longer registered"
+        assert made.trouble is None
+
+
+async def test_a_port_that_another_program_has_is_passed_over(tmp_path: Path) -> None:
+    text, ports = range_of(2)
+    front = Front(1)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[0]))
+        other.listen()
+        async with served(tmp_path, front, text) as (_, at):
+            assert front.port(1, at) == ports[1]
+
+
+async def test_none_opens_nothing(tmp_path: Path) -> None:
+    front = Front(1)
+    async with served(tmp_path, front, "none"):
+        assert front.broker_ports is None
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b'{"PLAINTEXT/1": "x"}', b'{"PLAINTEXT/1": -1}', b'{"x": 1}'])
+async def test_a_file_that_is_not_one_of_ports_ends_the_start(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(SettingsError, match=FILE):
+        async with served(tmp_path, Front(1)):
+            pass
