@@ -265,8 +265,8 @@ DIFFERENCES: tuple[Difference, ...] = (
         fleets=("simulated",),
     ),
     Difference(
-        "there are no client metrics, groups or types unknown to Kafka to describe",
-        "DescribeConfigs: (client metrics|group|type .*)",
+        "there are no client metrics or types unknown to Kafka to describe",
+        "DescribeConfigs: (client metrics|type .*)",
         refused("INVALID_REQUEST"),
     ),
     # Kafka's own slips
