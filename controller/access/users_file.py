@@ -21,7 +21,7 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from events.logs.regular import read_text
+from events.logs.log import read_text
 
 FILE_BYTES_MAX: Final = 8 << 20
 TOKEN_PREFIX: Final = "tw_"

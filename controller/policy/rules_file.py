@@ -21,7 +21,7 @@ from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.patterns import ALLOWED, Pattern, PatternError
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
-from events.logs.regular import read_text
+from events.logs.log import read_text
 
 FILE_BYTES_MAX = 8 << 20
 MODES = ("enforce", "observe")

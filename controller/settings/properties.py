@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from events.logs.regular import read_text
+from events.logs.log import read_text
 
 FILE_BYTES_MAX = 1 << 20
 _BLANKS = " \t\f"

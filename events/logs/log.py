@@ -15,6 +15,9 @@ What it does not do: it encodes no events, decides nothing, and is written by on
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -257,3 +260,29 @@ def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | 
     stem = prefix.rstrip(b"\xff")
     upper = stem[:-1] + bytes((stem[-1] + 1,)) if stem else None
     return lower, upper
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor for reading a regular file. Raises OSError, also for a pipe or a device, which might never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise OSError(errno.EINVAL, "is not a regular file", str(path))
+
+
+def check_regular(folder: Path) -> None:
+    """Raises LogCorrupted where a folder holds anything but files and folders, OSError."""
+    with os.scandir(folder) as found:
+        special = next((one for one in found if not (one.is_file() or one.is_dir())), None)
+    if special is not None:
+        raise LogCorrupted(f"{special.path} is not a regular file: restore the folder from a copy")
+
+
+def read_text(path: Path, bytes_max: int) -> str:
+    """A text in UTF-8, of a pipe too, as shells make them. Raises OSError, for a longer one too, UnicodeDecodeError."""
+    with path.open("rb") as file:
+        content = file.read(bytes_max + 1)
+    if len(content) > bytes_max:
+        raise OSError(errno.EFBIG, f"is larger than {bytes_max} bytes", str(path))
+    return content.decode()

@@ -34,7 +34,7 @@ import msgspec
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.logs import log
-from events.logs.regular import check_regular
+from events.logs.log import check_regular
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
 

@@ -26,8 +26,7 @@ from typing import Self
 import msgspec
 
 from events.codec import UNREADABLE
-from events.logs.log import key_range
-from events.logs.regular import open_regular
+from events.logs.log import key_range, open_regular
 
 FORMAT = 1
 _MAGIC = b"TWSNAP01"

@@ -236,6 +236,7 @@ class ClusterFleet:
                 if self._loop.time() >= configs_due:
                     await self._watch.look_at_configs()
                     await self.link.ask_versions()
+                    await self._watch.look_at_log_dirs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # histories may be archived

@@ -42,6 +42,7 @@ from controller.kafka.codec.codec import encode_request
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import alter_partition_reassignments as reassignments
 from controller.kafka.messages import describe_configs as configs_api
+from controller.kafka.messages import describe_log_dirs as log_dirs
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.metadata import MetadataResponseTopic as TopicAnswer
@@ -56,6 +57,8 @@ CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 4
 """The first that shows features whose lowest level is 0 (KAFKA-17492)."""
 REASSIGNMENTS_VERSION = 0
+LOG_DIRS_VERSION = 5
+"""The first that says which directories are cordoned: Kafka 4.3."""
 METADATA_REFRESH_MS = 1000
 """Kafka names any broker as the controller. Where that one dies, librdkafka waits for it, with a core at work, until
 metadata name another."""
@@ -174,6 +177,16 @@ class ClusterLink:
             for result in answer.results
             if not result.error_code
         }
+
+    async def cordoned(self, address: Address) -> dict[str, bool]:
+        """The online log directories of a broker, and whether each is cordoned (KIP-1066); none where brokers do not
+        say. Raises ClusterUnreachable."""
+        key = ApiKey.DESCRIBE_LOG_DIRS
+        if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.spoken.api_keys):
+            return {}
+        request, kind = log_dirs.DescribeLogDirsRequest(topics=()), log_dirs.DescribeLogDirsResponse
+        answer = await self.connections.call(address, key, LOG_DIRS_VERSION, request, kind)
+        return {each.log_dir: each.is_cordoned for each in answer.results if not each.error_code}
 
     async def ask_versions(self) -> None:
         """Learn which APIs brokers speak, and their features. Raises ClusterUnreachable."""

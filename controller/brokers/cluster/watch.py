@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from controller.brokers.cluster.facts import Past, differs, known
@@ -18,7 +19,13 @@ from controller.brokers.cluster.link import ClusterLink, Look, SeenBroker, SeenT
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
-from controller.machine.commands.commands import ConfirmMetadata, FenceBroker, RegisterBroker, UnfenceBroker
+from controller.machine.commands.commands import (
+    ChangeLogDirs,
+    ConfirmMetadata,
+    FenceBroker,
+    RegisterBroker,
+    UnfenceBroker,
+)
 from controller.machine.discovering import OBSERVED, is_provisional
 from controller.machine.state import Broker, Topic
 from events.catalog import Configs, Endpoint
@@ -221,6 +228,32 @@ class ClusterWatch:
                 self.report(topic, seen, configs[topic.name])
         await self._sink.decided()
 
+    # --- log directories
+
+    async def look_at_log_dirs(self) -> None:
+        """Report the brokers whose log directories are cordoned, or no longer are: Kafka takes the replicas that are
+        chosen here as a manual assignment, which it does not check for that before 4.4."""
+        cluster = self._sink.store.durable_cluster
+        brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
+        addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]
+        looks = await asyncio.gather(*(_or_none(self._link.cordoned(address)) for address in addresses))
+        for broker, found in zip(brokers, looks, strict=True):
+            if found is None:
+                continue
+            cordoned = tuple(sorted(_directory_id(name) for name, is_cordoned in found.items() if is_cordoned))
+            log_dirs = tuple(sorted(map(_directory_id, found))) if cordoned else ()
+            if (log_dirs, cordoned) != (broker.log_dirs, broker.cordoned):
+                self._sink.observe(
+                    ChangeLogDirs(
+                        request_id=self._id(f"broker-{broker.broker_id}"),
+                        at_ms=self._sink.now_ms(),
+                        broker_id=broker.broker_id,
+                        log_dirs=log_dirs,
+                        cordoned=cordoned,
+                    )
+                )
+        await self._sink.decided()
+
     async def recheck(self, name: TopicName) -> None:
         """Compare one topic at once, whatever was done to it: the cluster has refused something. Raises
         ClusterUnreachable."""
@@ -311,11 +344,16 @@ class ClusterWatch:
         return self._sink.new_request_id(origin)
 
 
-async def _or_none(look: Awaitable[Look]) -> Look | None:
+async def _or_none(look: Awaitable[T]) -> T | None:
     try:
         return await look
     except ClusterUnreachable:
         return None
+
+
+def _directory_id(path: str) -> bytes:
+    """An id of a log directory, which a broker shows clients by its path."""
+    return blake2b(path.encode(), digest_size=16).digest()
 
 
 def _incarnation(seen: SeenBroker) -> str:

@@ -55,7 +55,7 @@ def read() -> Contexts:
     """All that there are. Raises ContextError."""
     import tomllib
 
-    from events.logs.regular import read_text
+    from events.logs.log import read_text
 
     path = file()
     try:

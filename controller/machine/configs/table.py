@@ -390,16 +390,10 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
         _BOOLEAN,
         "false",
         None,
-        "Whether share groups may write records that they could not process to this topic (KIP-1191).",
+        "For records that share groups reject (KIP-1191).",
     ),
     TopicConfig(
-        "internal.segment.bytes",
-        _INT,
-        None,
-        None,
-        (),
-        "Stands in for segment.bytes without its lower limit, for tests of brokers.",
-        internal=True,
+        "internal.segment.bytes", _INT, None, None, (), "segment.bytes without its limit, for tests of brokers.", True
     ),
 )
 

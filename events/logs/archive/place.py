@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from events.logs.log import LogError
-from events.logs.regular import open_regular
+from events.logs.log import LogError, open_regular
 
 OBJECT_BYTES_MAX: Final = 1 << 30
 """No object of an archive is larger."""

@@ -28,8 +28,7 @@ from weakref import WeakSet
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
-from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
-from events.logs.regular import check_regular
+from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
 from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, Readers
 from events.logs.rocksdb_errors import classify

@@ -96,6 +96,33 @@ def test_what_happens_behind_our_back_is_discovered(kafka: ReferenceKafka, tmp_p
         assert types(server, name) == ["TopicDiscovered"] * 3 + ["TopicVanished"]
 
 
+def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
+    kafka: ReferenceKafka, tmp_path: Path, name: str
+) -> None:
+    broker = ConfigResource(ConfigResource.Type.BROKER, "2")
+
+    def cordon(operation: AlterConfigOpType) -> None:
+        step = ConfigEntry("cordoned.log.dirs", "*", incremental_operation=operation)
+        resource = ConfigResource(broker.restype, broker.name, incremental_configs=[step])
+        there.incremental_alter_configs([resource])[resource].result(30)
+
+    with front_of(kafka, tmp_path) as server:
+        here = AdminClient({"bootstrap.servers": server.kafka})
+        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        cordon(AlterConfigOpType.SET)
+        try:
+            until(lambda: seen(server, "/brokers/2")["cordoned"])
+            assert create(here, name, 6, 2) == (0, "")
+            assert {replica for one in replicas(there, name) for replica in one} == {1, 3}
+            code, message = create(here, f"{name}-wide", 1, 3)
+            assert code == KafkaError.INVALID_REPLICATION_FACTOR
+            assert "all their log directories cordoned" in message
+        finally:
+            cordon(AlterConfigOpType.DELETE)
+        until(lambda: not seen(server, "/brokers/2")["cordoned"])
+        assert create(here, f"{name}-later", 1, 3) == (0, "")
+
+
 def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """KIP-409 as well: with one of three brokers down a topic of factor 3 is made of two, and filled afterwards."""
     allowed = {"enable_under_replicated_topic_creation": "true"}

@@ -26,6 +26,7 @@ from events.catalog import (
     HeadSigned,
     IsrChanged,
     LeaderElected,
+    LogDirsChanged,
     MetadataPropagated,
     PartitionsAdded,
     PartitionsWanted,
@@ -80,6 +81,7 @@ class Auditor(ClusterWitness, AccessAudit):
         self.violations: list[Violation] = []
         self.settings: dict[str, str] = {}
         self.live: dict[int, bool] = {}
+        self.cordoned: set[int] = set()
         self.topics = Lives()
         self.requests: dict[tuple[str, str], TopicCommand] = {}
         self.request_ids: set[str] = set()
@@ -133,7 +135,7 @@ class Auditor(ClusterWitness, AccessAudit):
         return {broker for broker, live in self.live.items() if live}
 
     def _usable(self) -> set[int]:
-        return self._live()
+        return self._live() - self.cordoned
 
     def _check_cause(self, record: Recorded) -> None:
         cause = record.cause
@@ -361,6 +363,7 @@ class Auditor(ClusterWitness, AccessAudit):
         self._expect("broker-life", rises, f"{event.broker_id} registered with epoch {event.broker_epoch}")
         self.broker_epoch = event.broker_epoch
         self.live[event.broker_id] = False
+        self.cordoned.discard(event.broker_id)
 
     def _on_broker_fenced(self, event: BrokerFenced | BrokerUnfenced) -> None:
         becomes = isinstance(event, BrokerUnfenced)
@@ -368,6 +371,11 @@ class Auditor(ClusterWitness, AccessAudit):
         self.live[event.broker_id] = becomes
 
     _on_broker_unfenced = _on_broker_fenced
+
+    def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
+        self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
+        every = bool(event.log_dirs) and not set(event.log_dirs) - set(event.cordoned)
+        (self.cordoned.add if every else self.cordoned.discard)(event.broker_id)
 
     def _on_broker_unregistered(self, event: BrokerUnregistered) -> None:
         self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")

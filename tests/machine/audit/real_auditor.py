@@ -12,11 +12,9 @@ from typing import Any
 from events.catalog import (
     BrokerFenced,
     BrokerLeaving,
-    BrokerRegistered,
     BrokerUnfenced,
     FeaturesChanged,
     HistorySkipped,
-    LogDirsChanged,
     MetadataAdopted,
     MetadataHandedBack,
     PartitionChanged,
@@ -32,7 +30,7 @@ from tests.machine.audit.auditor_cluster import Life, own
 from tests.machine.audit.rules import COMMANDS
 
 COMMANDS |= {
-    "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "ChangeLogDirs", "AssignDirectories",
+    "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "AssignDirectories",
     "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
     "AdoptMetadata", "HandMetadataBack", FOLLOW,
 }  # fmt: skip
@@ -46,7 +44,6 @@ class RealAuditor(Auditor):
         self.leader_epoch = 0
         self.next_producer_id = 0
         self.leaving: set[int] = set()
-        self.cordoned: set[int] = set()
         self.elr = False
 
     @property
@@ -144,18 +141,6 @@ class RealAuditor(Auditor):
     def _live(self) -> set[int]:
         """Who leaves is not placed on."""
         return super()._live() - self.leaving
-
-    def _usable(self) -> set[int]:
-        return self._live() - self.cordoned
-
-    def _on_broker_registered(self, event: BrokerRegistered) -> None:
-        super()._on_broker_registered(event)
-        self.cordoned.discard(event.broker_id)
-
-    def _on_log_dirs_changed(self, event: LogDirsChanged) -> None:
-        self._expect("broker-life", event.broker_id in self.live, f"{event.broker_id} is not registered")
-        every = bool(event.log_dirs) and not set(event.log_dirs) - set(event.cordoned)
-        (self.cordoned.add if every else self.cordoned.discard)(event.broker_id)
 
     def _on_quorum_epoch_begun(self, event: QuorumEpochBegun) -> None:
         self._expect(

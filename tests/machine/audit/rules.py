@@ -46,10 +46,10 @@ COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
     "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
     "ExpireRequest", "ChangeSettings", "RecordHead", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation",
-    "FinishChange", *ACCESS_COMMANDS,
+    "FinishChange", "ChangeLogDirs", *ACCESS_COMMANDS,
 }  # fmt: skip
 
-BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker"}
+BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
 DECISIONS = (
     CreateRequested
     | CreateRejected
