@@ -41,10 +41,10 @@ from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint
 from events.names import BrokerId
 
-PRODUCE, METADATA, FIND_COORDINATOR, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 0, 3, 10, 16, 17, 59
+PRODUCE, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 0, 3, 10, 11, 16, 17, 59
 SPOKEN = [
     ApiVersion(api_key=key, min_version=0, max_version=5)
-    for key in (FIND_COORDINATOR, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT)
+    for key in (FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT)
 ]
 ANSWER = b"\x00\x00\x00\x07whatever the broker says"
 
@@ -64,20 +64,24 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_what_brokers_speak_to_clients_is_passed() -> None:
-    assert passing(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {FIND_COORDINATOR, LIST_GROUPS}
+    assert passing(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        LIST_GROUPS,
+    }
     assert not BETWEEN_BROKERS & BY_IDENTITY
 
 
 async def test_bytes_go_and_come_as_they_are() -> None:
     table = passing(SPOKEN, {METADATA}, echo, anybody, RecordClients())
     protocol = ServerProtocol(table, 1000)
-    sent = frame(FIND_COORDINATOR, 5, b"\xff\xfe no message that is known here")
+    sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
     assert exchange is not None
     assert exchange.request == PassedRequest(frame=sent)
-    context = RequestContext(FIND_COORDINATOR, 5)
-    answer = await table[FIND_COORDINATOR].handle(context, exchange.request)  # type: ignore[misc]
+    context = RequestContext(JOIN_GROUP, 5)
+    answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
     assert isinstance(answer, PassedAnswer)
     exchange.answer(answer)
     assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
@@ -247,7 +251,7 @@ async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest
 
 async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
     protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody, RecordClients()), 1000)
-    sent = frame(FIND_COORDINATOR, 6, b"")
+    sent = frame(JOIN_GROUP, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
     assert exchange is not None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support import tools
+from tests.support.kafka_tools import KafkaTools, kafka_tools
 
 pytest.register_assert_rewrite("tests.clients.seen")  # so that what a client has seen is shown
 JAVA = tools.ROOT / "tests/clients/java"
@@ -20,9 +21,10 @@ def java_client() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def java_tools() -> str:
-    """The classpath of the program that runs Kafka's command line tools."""
-    return tools.compile_java(JAVA / "tools", tools.server_classpath())
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    """Kafka's command line tools."""
+    with kafka_tools(tmp_path_factory.mktemp("tools")) as running:
+        yield running
 
 
 @pytest.fixture

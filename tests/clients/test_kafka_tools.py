@@ -7,52 +7,38 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.request import urlopen
 
 import pytest
 
-from tests.support import tools
-from tests.support.processes import Process
+from tests.support.kafka_tools import KafkaTools, kafka_tools
 from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.topicwright import COMMAND
 
-SOURCES = Path(__file__).parent / "java" / "kafka_tools"
 
+class ToolsAt(NamedTuple):
+    """The tools, and the brokers and the controller to run them at."""
 
-class KafkaTools:
-    """The tools in one JVM; `at` is the option that names the servers, with their address."""
-
-    def __init__(self, process: Process, cluster: RealCluster) -> None:
-        self._process = process
-        self.cluster = cluster
-        self._seen = 0
+    tools: KafkaTools
+    cluster: RealCluster
 
     def run(self, tool: str, *arguments: str, code: int | None = 0, controller: bool = False) -> str:
         """What a tool prints. `controller` points it at the controller instead of the brokers; `code` is the exit code
         expected, None where the tool has none that means something."""
-        at = ("--bootstrap-controller", self.cluster.address) if controller else ("--bootstrap-server", self._bootstrap)
-        self._process.write_line("\t".join((tool, *at, *arguments)))
-        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=240)
-        lines = self._process.output.split("\n")
-        output, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
-        assert code in (None, int(found[1])), f"{tool} {' '.join(arguments)}: exit code {found[1]}\n{output}"
+        at = ("--bootstrap-controller", self.cluster.address)
+        at = at if controller else ("--bootstrap-server", self.cluster.bootstrap)
+        found, output = self.tools.run(tool, *at, *arguments)
+        assert code in (None, found), f"{tool} {' '.join(arguments)}: exit code {found}\n{output}"
         return output
-
-    @property
-    def _bootstrap(self) -> str:
-        return self.cluster.bootstrap
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolsAt]:
     folder = tmp_path_factory.mktemp("tools")
-    classpath = tools.compile_java(SOURCES, tools.server_classpath())
     settings = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-    with (
-        real_cluster(folder, settings=settings) as cluster,
-        Process(tools.java_command(classpath, "KafkaTools"), cwd=folder) as process,
-    ):
-        yield KafkaTools(process, cluster)
+    with real_cluster(folder, settings=settings) as cluster, kafka_tools(folder) as running:
+        yield ToolsAt(running, cluster)
 
 
 def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
@@ -64,7 +50,7 @@ def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
     }
 
 
-def test_topics(kafka: KafkaTools) -> None:
+def test_topics(kafka: ToolsAt) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "made", "--partitions", "3", "--replication-factor", "3")
     described = partitions(kafka.run("kafka-topics", "--describe", "--topic", "made"))
     assert [(len(replicas.split(",")), len(isr)) for _, replicas, isr in described.values()] == [(3, 3)] * 3
@@ -77,7 +63,7 @@ def test_topics(kafka: KafkaTools) -> None:
     until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 120, "the topic is gone")
 
 
-def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: KafkaTools) -> None:
+def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: ToolsAt) -> None:
     broker = ("--entity-type", "brokers", "--entity-name", "1")
 
     def brokers_of(topic: str) -> set[int]:
@@ -109,7 +95,7 @@ def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: Ka
     create("wide", "--partitions", "1", "--replication-factor", "3")
 
 
-def test_configs(kafka: KafkaTools) -> None:
+def test_configs(kafka: ToolsAt) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "set", "--partitions", "1", "--replication-factor", "1")
 
     def configs(kind: str, name: str, *change: str, code: int = 0, controller: bool = False) -> str:
@@ -135,7 +121,7 @@ def test_configs(kafka: KafkaTools) -> None:
     until(lambda: "producer_byte_rate=1" in configs("users", "ann"), 120, "the quota of a user")
 
 
-def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
+def test_reassignments_and_elections(kafka: ToolsAt, tmp_path: Path) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")
     plan = tmp_path / "plan.json"
     wanted = [
@@ -170,7 +156,7 @@ def test_reassignments_and_elections(kafka: KafkaTools, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("controller", [False, True])
-def test_the_quorum_and_its_features(kafka: KafkaTools, controller: bool) -> None:
+def test_the_quorum_and_its_features(kafka: ToolsAt, controller: bool) -> None:
     status = kafka.run("kafka-metadata-quorum", "describe", "--status", controller=controller)
     assert re.search(r"LeaderId:\s+3000", status), status
     replication = kafka.run("kafka-metadata-quorum", "describe", "--replication", controller=controller)
@@ -180,7 +166,7 @@ def test_the_quorum_and_its_features(kafka: KafkaTools, controller: bool) -> Non
         ("2", "Observer"),
         ("3", "Observer"),
     ]
-    level = r"metadata.version.*FinalizedVersionLevel: 4\.3"  # raised some seconds after the last broker came
+    level = r"metadata.version.*FinalizedVersionLevel: 4\.4"  # raised some seconds after the last broker came
     until(lambda: re.search(level, kafka.run("kafka-features", "describe", controller=controller)), 60, "the level")
     refused = kafka.run("kafka-features", "upgrade", "--feature", "nothing.version=1", code=1, controller=controller)
     assert "nothing.version" in refused

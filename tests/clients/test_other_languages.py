@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.seen import check, parse_output
 from tests.support import tools
+from tests.support.kafka_tools import KafkaTools
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER, tools.KAFKA_CLIENT_OLD])
@@ -42,7 +43,7 @@ def test_franz_go(bootstrap: str, topic: str) -> None:
     check(parse_output(done.stdout))
 
 
-def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:
+def test_kafka_topics(bootstrap: str, topic: str, java_tools: KafkaTools) -> None:
     name = ["--topic", topic]
     created, again, refused, forbidden, listed, described, altered, fewer, configured, configs, grown, deleted, gone = (
         _run_tools(
@@ -94,7 +95,7 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: str) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
-def test_kafka_configs_of_brokers(bootstrap: str, java_tools: str) -> None:
+def test_kafka_configs_of_brokers(bootstrap: str, java_tools: KafkaTools) -> None:
     of_all, of_one = (
         ["--entity-type", "brokers", "--entity-default"],
         ["--entity-type", "brokers", "--entity-name", "1"],
@@ -130,16 +131,9 @@ def _replicas(line: str) -> int:
     return len(words[words.index("Replicas:") + 1].split(","))
 
 
-def _run_tools(classpath: str, bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
-    words = [word for command in commands for word in (*command, ";")]
-    done = tools.run_quietly(tools.java_command(classpath, "Topics", bootstrap, *words))
-    assert done.returncode == 0, done.stderr
-    ran: list[_Ran] = []
-    lines: list[str] = []
-    for line in done.stdout.splitlines():
-        if line.startswith("== "):
-            ran.append(_Ran(lines, int(line.removeprefix("== "))))
-            lines = []
-        elif line.strip():
-            lines.append(line)
+def _run_tools(tools_of_kafka: KafkaTools, bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
+    ran = []
+    for tool, *arguments in commands:
+        code, output = tools_of_kafka.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *arguments)
+        ran.append(_Ran([line for line in output.splitlines() if line.strip()], code))
     return ran

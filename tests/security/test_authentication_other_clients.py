@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,15 +11,17 @@ import pytest
 from tests.clients.seen import check, parse_output
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
 from tests.support import tools
+from tests.support.kafka_tools import KafkaTools, kafka_tools
 
 JAVA = tools.ROOT / "tests/clients/java"
 MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
 
 
 @pytest.fixture(scope="session")
-def java_tools() -> str:
-    """The classpath of the program that runs Kafka's command line tools."""
-    return tools.compile_java(JAVA / "tools", tools.server_classpath())
+def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    """Kafka's command line tools."""
+    with kafka_tools(tmp_path_factory.mktemp("tools")) as running:
+        yield running
 
 
 def java_properties(
@@ -40,20 +42,12 @@ def java_properties(
     return path
 
 
-def run_tools(classpath: str, bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
+def run_tools(running: KafkaTools, bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
     """Run Kafka's tools one after another: the exit code and the output of each."""
-    words = [str(word) for command in commands for word in (*command, ";")]
-    done = tools.run_quietly(tools.java_command(classpath, "Topics", bootstrap, *words))
-    assert done.returncode == 0, done.stderr
-    ran: list[tuple[int, str]] = []
-    lines: list[str] = []
-    for line in done.stdout.splitlines():
-        if line.startswith("== "):
-            ran.append((int(line.removeprefix("== ")), "\n".join(lines)))
-            lines = []
-        else:
-            lines.append(line)
-    return ran
+    return [
+        running.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
+        for tool, *arguments in commands
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +61,7 @@ def run_tools(classpath: str, bootstrap: str, *commands: Sequence[str | Path]) -
 def test_kafka_topics(
     service: Secured,
     topic: str,
-    java_tools: str,
+    java_tools: KafkaTools,
     tmp_path: Path,
     protocol: str,
     mechanism: str,
@@ -83,7 +77,9 @@ def test_kafka_topics(
     assert service.creator_of(topic) == principal
 
 
-def test_kafka_configs_manages_scram_users(service: Secured, topic: str, java_tools: str, tmp_path: Path) -> None:
+def test_kafka_configs_manages_scram_users(
+    service: Secured, topic: str, java_tools: KafkaTools, tmp_path: Path
+) -> None:
     alice = java_properties(service, tmp_path, "SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORDS["alice"])
     secret = "dave-PLANTED-6"
     service.secrets.append(secret)

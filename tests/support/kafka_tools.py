@@ -12,6 +12,10 @@ from tests.support.processes import Process
 SOURCES = tools.ROOT / "tests/clients/java/kafka_tools"
 
 
+_EXITED = ("exited", "KafkaTools$Exited: exited")
+"""Printed by a tool that catches what replaces the end of its JVM."""
+
+
 class KafkaTools:
     """A JVM that runs one tool after another."""
 
@@ -24,7 +28,8 @@ class KafkaTools:
         self._process.write_line("\t".join((tool, *arguments)))
         found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=240)
         lines = self._process.output.split("\n")
-        output, self._seen = "\n".join(lines[self._seen : -1]), len(lines)
+        output = "\n".join(each for each in lines[self._seen : -1] if each not in _EXITED).strip("\n")
+        self._seen = len(lines)
         return int(found[1]), output
 
 
