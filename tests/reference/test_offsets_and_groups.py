@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from tests.reference.cases import assigned
@@ -69,6 +70,8 @@ def answers(address: str, topic: str) -> dict[object, Body]:
         until(lambda: _offsets(wire, 1, topic, 0, -1)["topics"][0]["partitions"][0]["error_code"] == 0, 60, "it is led")
         found = dict(list_offsets(wire, topic))
         with Wire(coordinator(wire)) as of_groups:
+            fetch = partial(of_groups.call, "OffsetFetch", 7, group_id="g", topics=None)
+            until(lambda: fetch()["error_code"] == 0, 60, "the coordinator has loaded its groups")
             found |= groups(of_groups, topic)
     return {key: _without_throttle(body) for key, body in found.items()}
 
@@ -77,8 +80,8 @@ def _without_throttle(body: Body) -> Any:
     return {name: value for name, value in body.items() if name != "throttle_time_ms"}
 
 
-def test_offsets_and_groups_of_an_empty_kafka(kafka43: ReferenceKafka, topicwright_server: Topicwright) -> None:
+def test_offsets_and_groups_of_an_empty_kafka(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     topic = f"empty-{uuid.uuid4().hex[:8]}"
-    kafka, topicwright = answers(kafka43.bootstrap, topic), answers(topicwright_server.kafka, topic)
+    kafka, topicwright = answers(kafka44.bootstrap, topic), answers(topicwright_server.kafka, topic)
     differing = [(key, kafka[key], topicwright[key]) for key in kafka if kafka[key] != topicwright[key]]
-    assert not differing, differing[:5]
+    assert not differing, "\n".join(map(str, differing))[:3000]
