@@ -385,13 +385,7 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
         None,
         "Whether turning remote storage off deletes what it holds (KIP-950).",
     ),
-    _row(
-        "errors.deadletterqueue.group.enable",
-        _BOOLEAN,
-        "false",
-        None,
-        "For records that share groups reject (KIP-1191).",
-    ),
+    _row("errors.deadletterqueue.group.enable", _BOOLEAN, "false", None, "Whether share groups may use it (KIP-1191)."),
     TopicConfig(
         "internal.segment.bytes", _INT, None, None, (), "segment.bytes without its limit, for tests of brokers.", True
     ),
