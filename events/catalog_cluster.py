@@ -86,7 +86,7 @@ class LogDirsChanged(Fact, frozen=True, tag=True):
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether all directories are cordoned, so that the broker gets no new replicas."""
+        """True if all directories are cordoned, so that the broker gets no new replicas."""
         return are_cordoned(self.log_dirs, self.cordoned)
 
 

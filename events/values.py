@@ -169,5 +169,5 @@ class ChangeAsked(Fact, frozen=True):
 
 
 def are_cordoned(log_dirs: tuple[bytes, ...], cordoned: tuple[bytes, ...]) -> bool:
-    """Whether a broker has log directories and all are cordoned, as Kafka's `BrokerRegistration.hasUncordonedDirs`."""
+    """True if a broker has log directories and all are cordoned, as Kafka's `BrokerRegistration.hasUncordonedDirs`."""
     return bool(log_dirs) and set(log_dirs) <= set(cordoned)

@@ -177,7 +177,7 @@ class StandardAuthorizer:
 
 
 def _is_from(host: str, acl: Acl) -> bool:
-    """Whether an entry is for clients at an address, which is normal."""
+    """True if an entry is for clients at an address, which is normal."""
     if acl.host in ("*", host):
         return True
     return in_range(host, acl.host) if is_range(acl.host) else normal_host(acl.host) == host

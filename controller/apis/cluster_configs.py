@@ -88,7 +88,7 @@ class _Split:
         return asyncio.ensure_future(self._both(context, request, is_theirs))
 
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
-        """Whether the client may do this to a resource: a group, or what goes with the cluster."""
+        """True if the client may do this to a resource: a group, or what goes with the cluster."""
         if resource.resource_type == GROUP:
             return self._front.authorizer.allows(context, operation, "Group", resource.resource_name)
         return self._front.allows(context, operation)

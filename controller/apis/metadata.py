@@ -211,7 +211,7 @@ class MetadataHandler:
         return [node.rack if distinct else None for node in nodes]
 
     def _creates(self, request: MetadataRequest, name: str) -> bool:
-        """Whether the request creates a missing topic. A cluster's own brokers create its internal topics."""
+        """True if the request creates a missing topic. A cluster's own brokers create its internal topics."""
         settings = self._front.cluster.settings
         if name in INTERNAL_TOPICS and settings.cluster_carries_out:
             return False

@@ -1,4 +1,4 @@
-"""What simulated brokers answer about offsets, groups and log directories: as a Kafka that is empty.
+"""Reads of offsets, groups and log directories, which simulated brokers answer as an empty Kafka does.
 
 They keep no records, so every partition begins and ends at offset 0, and there are no groups. Any of them coordinates
 every group; what joins a group or commits an offset is not offered.

@@ -48,7 +48,7 @@ ELEMENTS_OF_OFFSETS_MAX = 4_000
 ELEMENTS_OF_CHANGES_MAX = 16_000
 """In one request that changes things, which may change 10,000 of them: some parts have parts."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
-"""What simulated brokers have finalized: the newest levels, at all times."""
+"""The finalized features of simulated brokers: always the newest levels."""
 _REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
 _LISTS = frozenset(
     {
@@ -145,7 +145,7 @@ def broker_listener(front: Front, versions_max: Mapping[str, int], broker_id: in
 
 
 def _at_broker(front: Front, broker_id: int) -> Callable[[str, int], bool]:
-    """Whether the node that a client expects is this broker, at whose listener the client is."""
+    """The check that a client at this broker's listener expects this broker (KIP-1242)."""
     return lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id)
 
 

@@ -172,7 +172,7 @@ class Front:
         return [Node(self.node_id, self.advertised.host, self.advertised.port)]
 
     def is_node(self, cluster_id: str, node_id: int) -> bool:
-        """Whether clients of this listener are shown the node of this id, in the cluster of this id, at its address."""
+        """True if clients of this listener are shown the node of this id, in the cluster of this id, at its address."""
         if cluster_id != self.cluster_id:
             return False
         here = (self.advertised.host, self.advertised.port)

@@ -56,7 +56,7 @@ class Counts(Protocol):
         ...
 
     def admit(self, host: str, more: int = 0) -> bool:
-        """Whether one more client may come from this address; it then counts until `left`. `more` are let in beyond
+        """True if one more client may come from this address; it then counts until `left`. `more` are let in beyond
         what open files allow."""
         ...
 

@@ -61,7 +61,7 @@ class ClientConnection(msgspec.Struct):
     software_name: str = "unknown"
     software_version: str = "unknown"
     wants_brokers: bool = False
-    """Whether the client produces or consumes: it has to know the brokers' own addresses, whatever it requests."""
+    """True if the client produces or consumes: it has to know the brokers' own addresses, whatever it requests."""
     ends: bool = False
     """Whether to close as soon as what it has requested so far is answered."""
     mute: Callable[[float], None] = _ignore_seconds

@@ -90,12 +90,12 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_live(self) -> bool:
-        """Whether the broker is unfenced and not in controlled shutdown."""
+        """True if the broker is unfenced and not in controlled shutdown."""
         return not self.fenced and not self.leaving
 
     @property
     def is_usable(self) -> bool:
-        """Whether new replicas may be placed on the broker: it is live, with a log directory that is not cordoned."""
+        """True if new replicas may be placed on the broker: it is live, with a log directory that is not cordoned."""
         return self.is_live and not are_cordoned(self.log_dirs, self.cordoned)
 
     def supports(self, feature: str, level: int) -> bool:

@@ -73,7 +73,7 @@ class PartitionFold:
         self._skipped: tuple[int, int] | None = None
         """The last offsets without a record: the first of them, and the next one with a record."""
         self._is_after_skipped = False
-        """Whether no record has counted since."""
+        """True if no record has counted since."""
 
     @property
     def position(self) -> Position:

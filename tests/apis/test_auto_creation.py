@@ -1,4 +1,4 @@
-"""What Metadata creates of itself (KIP-361), and what is recorded of it."""
+"""Auto-creation by Metadata (KIP-361), and its record in the log."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def quorum_handlers(
 
 
 def _names_a_broker(front: Front, request: Message) -> bool:
-    """Whether a broker is to become a voter. It would end its process, and the quorum would count it (KAFKA-18775)."""
+    """True if a broker is to become a voter. It would end its process, and the quorum would count it (KAFKA-18775)."""
     return (
         isinstance(request, AddRaftVoterRequest)
         and request.cluster_id in (None, front.cluster_id)

@@ -44,7 +44,7 @@ class ConnectionCounts:
         return self._total > self.total_max
 
     def admit(self, host: str, more: int = 0) -> bool:
-        """Whether one more client may come from this address; it then counts until `left`. `more` are let in beyond
+        """True if one more client may come from this address; it then counts until `left`. `more` are let in beyond
         `total_max`."""
         reason = self._refusal(host, more)
         if reason is not None:

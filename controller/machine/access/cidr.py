@@ -27,7 +27,7 @@ class AddressRange(NamedTuple):
 
 
 def is_range(host: str) -> bool:
-    """Whether the host of an entry is written as a range."""
+    """True if the host of an entry is written as a range."""
     return "/" in host
 
 
@@ -37,7 +37,7 @@ def address_range(text: str) -> AddressRange:
 
 
 def in_range(host: str, text: str) -> bool:
-    """Whether an address is in the range that is written so; never where either is none."""
+    """True if an address is in the range that is written so; never where either is none."""
     found = _known(text)
     if found is None:
         return False

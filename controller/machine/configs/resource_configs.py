@@ -146,7 +146,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
-    """What is wrong with the configs of a group; of brokers, with a new value that topics would inherit."""
+    """The rejection of the configs of a group; of brokers, with a new value that topics would inherit."""
     if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
         return None
     if command.kind == GROUPS:

@@ -34,7 +34,7 @@ def unreadable(kind: int, configs: Configs) -> Configs:
 
 
 def repair(kind: int, resource: str, name: str, text: str) -> str:
-    """The command of Kafka's that stores a value anew, without what is wrong with it; or deletes it, if it is none."""
+    """The `kafka-configs` command that repairs a value, or deletes it if no valid value can be read from it."""
     entity = f"--entity-name '{resource}'" if resource else "--entity-default"
     canonical = canonical_text(name, _READ[kind][name], None, text)
     is_value = _is_plain(name, _READ[kind][name], canonical)

@@ -118,7 +118,7 @@ def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
 
 
 def is_filled(partition: Partition, cluster: Cluster) -> bool:
-    """Whether no placeholder waits for a broker that is there."""
+    """True if no placeholder waits for a broker that is there."""
     return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.usable)
 
 

@@ -50,7 +50,7 @@ NOTE_AFTER_RECORDS = 2000
 """So many records without an event may have to be read again at a start."""
 
 ASIDE = ".aside"
-"""What the name of a folder ends with that is being replaced."""
+"""The ending of the name of a folder that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -171,7 +171,7 @@ def _check_empty(topic: KafkaTopic) -> None:
 
 
 def _produced(producer: Producer, topic: str, partition: int, value: bytes, delivered: Any) -> bool:
-    """Whether there was room for a record."""
+    """True if there was room for a record."""
     try:
         producer.produce(topic, value, partition=partition, on_delivery=delivered)
     except BufferError:

@@ -36,7 +36,7 @@ class TopicWatch:
     def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
         """`is_archived` says that empty folders begin with a base, and need not all records."""
         self.trouble: str | None = None
-        """What is wrong though everything goes on."""
+        """A condition that an operator must know of, while everything works."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
         self._is_archived = is_archived

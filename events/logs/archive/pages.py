@@ -23,7 +23,7 @@ class BadPages(ValueError):
 
 
 class Sizes(NamedTuple):
-    """What some columns of a group of rows unpack to."""
+    """The sizes that some columns of a group of rows unpack to."""
 
     unpacked: int
     values: int

@@ -31,7 +31,7 @@ _BATCH_BYTES: Final = 2 << 20
 """Events made into columns between two rests: some milliseconds."""
 UNPACKED_BYTES_MAX: Final = 128 << 20
 _VALUES_MAX: Final = 1 << 25
-"""What the columns of a group may unpack to: an event is smaller than its request, of 100 MiB at most by default."""
+"""The columns of a group unpack to at most so much: an event is smaller than its request, 100 MiB by default."""
 CANONICAL, VALUE = "canonical", "value"
 
 
@@ -227,7 +227,7 @@ class StretchFile:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _sized(self, group: int, columns: Sequence[str]) -> Sizes:
-        """What some columns of a group unpack to. Raises ArchiveDamaged where that is too much."""
+        """The sizes that some columns of a group unpack to. Raises ArchiveDamaged where that is too much."""
         assert self._metadata is not None, "it was read at first"
         try:
             found = sizes(self._bytes, self._metadata.row_group(group), columns)

@@ -31,7 +31,7 @@ ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
 FORWARDED = {
     19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94,
 }  # fmt: skip
-"""What brokers 3.7 to 4.4 forward for clients: ApiKeys.forwardable, without AllocateProducerIds, their own."""
+"""The APIs that brokers 3.7 to 4.4 forward for clients: ApiKeys.forwardable, without AllocateProducerIds, their own."""
 ANN = b"\0\0\x05User\x04ann\0\0"
 
 

@@ -1,4 +1,4 @@
-"""What the leader of a quorum is asked when a node leaves: its whole metadata log, and whether the node comes back."""
+"""Requests to the leader of a quorum when a node leaves: its metadata log, and whether the node votes again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lying leader sends is checked before a byte of it is written: the voter lives, and its folder opens again."""
+"""A voter checks data of a lying leader before it writes a byte: the voter lives, and its folder opens again."""
 
 from __future__ import annotations
 

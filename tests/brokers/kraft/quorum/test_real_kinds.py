@@ -191,7 +191,7 @@ def _producer(cluster: QuorumCluster) -> None:
 
 
 def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
-    """What `kafka-cluster.sh` complains of."""
+    """The error that `kafka-cluster.sh` prints."""
     words = ["org.apache.kafka.tools.ClusterTool", command, "--id", str(node_id), "--bootstrap-server"]
     to = f"127.0.0.1:{cluster.brokers[1].port}"
     done = tools.run_quietly(tools.java_command(tools.server_classpath(), *words, to))

@@ -32,7 +32,7 @@ def create(cluster: QuorumCluster, name: str, **configs: str) -> None:
 
 
 def led_by_kafka(cluster: QuorumCluster) -> tuple[int, int]:
-    """Who of Kafka's voters leads, and in which epoch."""
+    """The leader among Kafka's voters, and its epoch."""
     ours = cluster.ours[0]
 
     def led() -> tuple[int, int] | None:

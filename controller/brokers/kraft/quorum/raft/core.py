@@ -236,7 +236,7 @@ class Quorum:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node, with this disk, is all of the newest voter set."""
+        """True if this node, with this disk, is all of the newest voter set."""
         return len(self.voters) == 1 and self.is_voter
 
     @property

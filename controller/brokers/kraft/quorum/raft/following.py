@@ -208,7 +208,7 @@ class Follower:
             self._deadline, self._is_late = now + self._timeout_s, False
 
     def _take(self, now: float, part: Any) -> bool:
-        """Whether the leader answered as one. Raises BrokenBatch and OSError."""
+        """True if the leader answered as one. Raises BrokenBatch and OSError."""
         if isinstance(part, fs.ResponsePartitionSnapshot):
             return self._take_piece(part)
         if part.error_code or part.current_leader.leader_epoch != self._core.epoch:

@@ -25,7 +25,7 @@ _EPOCHS_AT_ONCE: Final = 1000
 
 
 def is_plausible(epoch: int, known: int) -> bool:
-    """Whether to take an epoch from others, when the newest known one is `known`. Beyond the first half of all epochs
+    """True if an epoch of others counts, when the newest known one is `known`. Beyond the first half of all epochs
     only a small step is taken, so that no single message uses them up."""
     return epoch <= max(_EPOCHS_UNQUESTIONED, min(known + _EPOCHS_AT_ONCE, EPOCH_MAX))
 
