@@ -44,7 +44,9 @@ def groups(wire: Wire, topic: str) -> Iterator[tuple[object, Body]]:
     for version in range(7):
         yield ("DescribeGroups", version), wire.call("DescribeGroups", version, groups=["g", "h"])
     for version in range(6):
-        yield ("ListGroups", version), wire.call("ListGroups", version)
+        answer = wire.call("ListGroups", version)
+        others = [each for each in answer["groups"] if each["group_id"] not in ("g", "h")]  # of other tests
+        yield ("ListGroups", version), {**answer, "groups": [each for each in answer["groups"] if each not in others]}
 
 
 def coordinator(wire: Wire) -> str:
