@@ -134,10 +134,3 @@ def and_own_node(rows: Rows, case: Case, version: int) -> Rows:
         return [fact]
 
     return tuple(replace(row, facts=tuple(each for fact in row.facts for each in more(fact))) for row in rows)
-
-
-def own_node_alone(rows: Rows, case: Case, version: int) -> Rows:
-    def alone(fact: str) -> str:
-        return f"brokers {OWN_NODE}:None" if fact.startswith("brokers ") else fact
-
-    return tuple(replace(row, facts=tuple(map(alone, row.facts))) for row in rows)

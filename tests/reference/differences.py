@@ -29,7 +29,6 @@ from tests.reference.changes import (
     default_or_not,
     of_all_brokers,
     own_min_insync,
-    own_node_alone,
     refused,
     without_messages,
     without_racks,
@@ -118,17 +117,11 @@ DIFFERENCES: tuple[Difference, ...] = (
         r"CreateTopics: config [\w.]+=.*",
         lambda rows, case, version: as_described(rows, case, version) if rows[0].code == "NONE" else rows,
     ),
-    # before a Kafka cluster: its brokers keep their own addresses, and clients must find who decides besides
+    # in front of a Kafka cluster: clients of named topics get its brokers' own addresses, and the controller besides
     Difference(
         "the node that decides is one more than the cluster's brokers, without a rack",
-        "Metadata: (?!none by an empty list|cluster operations).*|DescribeCluster: .*",
+        "Metadata: (?!none by an empty list|cluster operations|all by).*",
         and_own_node,
-        fleets=BOTH_CLUSTERS,
-    ),
-    Difference(
-        "who requests no topic wants the controller, and is shown no node that would not answer as one",
-        "Metadata: (none by an empty list|cluster operations)",
-        own_node_alone,
         fleets=BOTH_CLUSTERS,
     ),
     # versions that Kafka 4 has given up: Topicwright answers as in the oldest that it kept, less what they cannot say
@@ -254,7 +247,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "who decides knows all its brokers",
-        "(Describe|Alter|IncrementalAlter)Configs: broker unknown",
+        "(Describe|Alter|IncrementalAlter)Configs: broker unknown|DescribeConfigs: broker logger unknown",
         of_all_brokers,
         fleets=("simulated",),
     ),
@@ -268,6 +261,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "there are no client metrics or types unknown to Kafka to describe",
         "DescribeConfigs: (client metrics|type .*)",
         refused("INVALID_REQUEST"),
+        fleets=("simulated",),
     ),
     # Kafka's own slips
     Difference(

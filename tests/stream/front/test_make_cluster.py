@@ -31,8 +31,10 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
             made = json.loads(answer.read())
         assert (made["status"], made["replication_factor"]) == ("ready", 3)
         with Wire(kafka[2]) as wire:
-            nodes = wire.call("Metadata", 12, topics=[])["brokers"]
-        assert {f"{each['host']}:{each['port']}" for each in nodes} == {kafka[1], kafka[2]}
+            brokers = wire.call("Metadata", 12, topics=[])["brokers"]
+            nodes = wire.call("Metadata", 12, topics=[{"name": "pay.orders"}])["brokers"]
+        assert [each["node_id"] for each in brokers] == [1, 2, 3]
+        assert {kafka[1], kafka[2]} < {f"{each['host']}:{each['port']}" for each in nodes}
         explained = subprocess.run(
             [COMMAND, "explain", made["request_id"], "--http", http[1]], capture_output=True, text=True, check=False
         )
