@@ -27,7 +27,7 @@ def test_what_is_written_is_what_is_read(record: Record) -> None:
 
 def test_bytes_are_those_of_this_version() -> None:
     """Golden bytes: another encoding could not be read by the release before."""
-    assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"]]
+    assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
     assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
 
 

@@ -112,7 +112,7 @@ def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
     fallback, request = exchanges(conversation)
     assert (fallback.outcome, fallback.ends, request.outcome) == ("unsupported", None, None)
     correlation_id, response = codec.decode_response(18, 0, fallback.frame[4:])
-    spoken = ApiVersion(api_key=18, min_version=0, max_version=4)
+    spoken = ApiVersion(api_key=18, min_version=0, max_version=5)
     assert (correlation_id, response) == (5, ApiVersionsResponse(error_code=35, api_keys=(spoken,)))
 
 

@@ -257,7 +257,7 @@ e3/8) => NONE
         configure 4:1 delete:log.retention.ms dry | => NONE
         configure 4:1 set:a=b replace   | configs(4:1 a=b) => NONE
         configure 4: set:a=b denied=31  | => CLUSTER_AUTHORIZATION_FAILED authorizer
-        configure 32:g set:a=b          | configs(32:g a=b) => NONE
+        configure 32:g set:share.auto.offset.reset=latest | configs(32:g share.auto.offset.reset=latest) => NONE
         configure 16: set:a=b           | => INVALID_REQUEST validation:alter-request
         configure 4: set:min.insync.replicas=3 | configs(4: min.insync.replicas=3) => NONE
         features metadata.version=30    | features(metadata.version=30) => NONE
