@@ -32,7 +32,7 @@ def kafka_acls(served: Topicwright, *arguments: str) -> str:
 
 
 def kafka_configs(served: Topicwright, *arguments: str) -> str:
-    return java("kafka.admin.ConfigCommand", "--bootstrap-server", served.kafka, *arguments)
+    return java("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", served.kafka, *arguments)
 
 
 def test_kafka_acls(served: Topicwright) -> None:
