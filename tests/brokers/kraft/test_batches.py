@@ -19,7 +19,10 @@ from controller.brokers.kraft.log.batches import (
 from tests.brokers.kraft.quorum.logs import QUORUM, epoch_begun
 
 RECORDS = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=300)), min_size=1, max_size=5)
-BATCHES = st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 1 << 42), RECORDS, st.booleans())
+CONTROL = st.lists(st.tuples(st.just(b"\0\0\0\x63"), st.binary(max_size=300)), min_size=1, max_size=5)
+"""Records of a type of control record that is not known."""
+NUMBERS = st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 1 << 42)
+BATCHES = st.tuples(*NUMBERS, RECORDS, st.just(False)) | st.tuples(*NUMBERS, CONTROL, st.just(True))
 
 
 @given(st.lists(BATCHES, max_size=4))

@@ -123,7 +123,7 @@ def test_nobody_is_fenced_for_the_time_in_which_the_controller_itself_stood_stil
 
 @pytest.mark.parametrize(
     ("ranges", "shared"),
-    [([(7, 30)], 30), ([(7, 30), (1, 19), (1, 21)], 19), ([(7, 99)], 30), ([(7, 18), (20, 30)], None), ([], 30)],
+    [([(7, 30)], 30), ([(7, 30), (1, 19), (1, 21)], 19), ([(7, 99)], 33), ([(7, 18), (20, 30)], None), ([], 33)],
 )
 def test_brokers_share_the_highest_level_that_all_support(ranges: list[tuple[int, int]], shared: int | None) -> None:
     place = (Endpoint("PLAINTEXT", "localhost", 9092),)
