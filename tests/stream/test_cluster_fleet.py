@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -72,7 +73,7 @@ def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None
     names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
     for each in names:
         assert create(here, each, 2, 3, **{"retention.ms": "60000"}) == (0, "")
-        topic = until(lambda each=each: seen(before.front, f"/topics/{each}"))  # the other front may have answered
+        topic = until(partial(seen, before.front, f"/topics/{each}"))  # the other front may have answered
         assert replicas(there, each) == [one["replicas"] for one in topic["partitions"]]
     one = names[0]
     here.create_partitions([NewPartitions(one, 4)])[one].result(30)
