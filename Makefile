@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make run      serve on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (HTTP)"
-	@echo "make cluster  Kafka, workers, fronts and Spark as processes, until Ctrl-C"
+	@echo "make cluster  Kafka, workers, gateways and Spark as processes, until Ctrl-C"
 	@echo "make quick    the tests of what runs in one process, in under a minute"
 	@echo "make test     fetch what the tests need, and run them all"
 	@echo "make check    ruff, mypy --strict, import-linter, and the tests"

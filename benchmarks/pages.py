@@ -23,8 +23,7 @@ import httpx
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.history import PAGE_MAX
 from controller.access.refusals import RefusalRecords
-from controller.front.front import Front
-from controller.front.port import Reply, Standing
+from controller.controller_api import ControllerApi, Reply, Standing
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
@@ -92,8 +91,8 @@ async def measured(folder: Path) -> list[Figure]:
     sys.setswitchinterval(SWITCH_S)
     log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     controller = Stopped(log)
-    front = Front(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
-    http = HttpServer(front, None, Questions([Query(log, lambda: controller.store)]), Metrics())
+    gateway = ControllerApi(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
+    http = HttpServer(gateway, None, Questions([Query(log, lambda: controller.store)]), Metrics())
     port = await http.start("127.0.0.1", 0)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:

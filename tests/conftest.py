@@ -98,26 +98,27 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def front_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """One of two fronts, with two workers behind them, over the real Kafka; simulated brokers and settings as above."""
+def gateway_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """One of two gateways, with two workers behind them, over the real Kafka; simulated brokers and settings as
+    above."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, fronts=2) as running:
-        yield running.fronts[0]
+    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, gateways=2) as running:
+        yield running.gateways[0]
 
 
 @pytest.fixture(scope="session")
-def front_without_auto(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def gateway_without_auto(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """The same with one of each, but with auto.create.topics.enable=false."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
     with stream(tmp_path_factory.mktemp("stream") / "no-auto", kafka44.bootstrap, "no-auto", settings) as running:
-        yield running.fronts[0]
+        yield running.gateways[0]
 
 
-@pytest.fixture(params=["topicwright", "front"])
+@pytest.fixture(params=["topicwright", "gateway"])
 def forbidding(request: pytest.FixtureRequest) -> Topicwright:
-    """Topicwright as a process of its own, then as a front of workers, with auto.create.topics.enable=false."""
-    name = "topicwright_without_auto" if request.param == "topicwright" else "front_without_auto"
+    """Topicwright as a process of its own, then as a gateway of workers, with auto.create.topics.enable=false."""
+    name = "topicwright_without_auto" if request.param == "topicwright" else "gateway_without_auto"
     server: Topicwright = request.getfixturevalue(name)
     return server
 
@@ -133,17 +134,17 @@ def cluster_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def fleet_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """A front of a worker, before the real Kafka, which holds their log and carries their decisions out."""
+    """A gateway of a worker, before the real Kafka, which holds their log and carries their decisions out."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("before") / "fleet"
     with stream(folder, kafka44.bootstrap, "fleet", settings, brokers="cluster") as running:
-        yield running.fronts[0]
+        yield running.gateways[0]
 
 
 _SERVERS = {
     "kafka": "kafka44",
     "topicwright": "topicwright_server",
-    "front": "front_server",
+    "gateway": "gateway_server",
     "cluster": "cluster_server",
     "fleet": "fleet_server",
 }
@@ -151,7 +152,7 @@ _SERVERS = {
 
 @pytest.fixture(params=list(_SERVERS))
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a real Kafka, of Topicwright, of a front of workers, and of the latter two before a real Kafka: what
+    """HOST:PORT of a real Kafka, of Topicwright, of a gateway of workers, and of the latter two over a real Kafka: what
     holds of one must hold of the others."""
     server = request.getfixturevalue(_SERVERS[request.param])
     address: str = server.bootstrap

@@ -2,7 +2,7 @@
 those of the users that are.
 
 Kafka ends such a login at its first message, and so says who is there. Here salts and iterations are all that a client
-sees, so they must not differ: a name has the same ones for ever and at all fronts, because they are made up from a
+sees, so they must not differ: a name has the same ones for ever and at all gateways, because they are made up from a
 secret of the log (`LoginSecretDrawn`), and they have the form of a real user's. Forms are few: Kafka's own tools make
 salts of 130 random bits written in base 36, librdkafka of 64 bytes, `topicwright users --data` of 32, and somebody has
 chosen the iterations. A form is given to as large a share of the unknown names as of the real users; by rendezvous

@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.access.authorizer import Operation
 from controller.apis.bounds import in_turns
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.create_acls import (
     AclCreationResult,
@@ -42,19 +42,19 @@ PATTERNS_PER_TURN: Final = 500
 """Of a long answer, before others have their turn."""
 
 
-async def create_acls(front: Front, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+async def create_acls(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Let entries hold. Raises Disconnect for codes that Kafka does not have, as it cannot read such a request."""
     for one in request.creations:
         _refuse_unknown(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-    wrong = _turned_away(front, context, "Alter")
-    details = [wrong] * len(request.creations) if wrong else await _create(front, context, request)
+    wrong = _turned_away(api, context, "Alter")
+    details = [wrong] * len(request.creations) if wrong else await _create(api, context, request)
     return CreateAclsResponse(
         results=tuple(AclCreationResult(error_code=each.code, error_message=each.message or None) for each in details)
     )
 
 
-async def _create(front: Front, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
-    controller = front.controller
+async def _create(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
+    controller = api.controller
     acls = tuple(
         Acl(
             one.resource_type,
@@ -75,17 +75,19 @@ async def _create(front: Front, context: RequestContext, request: CreateAclsRequ
         host=context.host,
         acls=acls,
     )
-    return details_of(await front.submit_cluster(command), len(acls))
+    return details_of(await api.submit_cluster(command), len(acls))
 
 
-async def describe_acls(front: Front, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+async def describe_acls(
+    api: ControllerApi, context: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
     """The entries that a filter finds. Raises Disconnect for codes that Kafka does not have."""
     wanted = _filter(request)
-    wrong = _turned_away(front, context, "Describe")
+    wrong = _turned_away(api, context, "Describe")
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
-    found = [(pattern, tuple(acls)) for pattern, acls in groupby(front.cluster.acls.matching(wanted), key=pattern_of)]
-    resources = await in_turns(front, context, found, PATTERNS_PER_TURN, partial(starmap, _resource))
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(wanted), key=pattern_of)]
+    resources = await in_turns(api, context, found, PATTERNS_PER_TURN, partial(starmap, _resource))
     return DescribeAclsResponse(resources=resources)
 
 
@@ -96,16 +98,16 @@ def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
     )
 
 
-async def delete_acls(front: Front, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+async def delete_acls(api: ControllerApi, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Let the entries that filters find hold no more. Raises Disconnect for codes that Kafka does not have."""
     filters = tuple(_filter(one) for one in request.filters)
-    wrong = _turned_away(front, context, "Alter")
-    details = [wrong] * len(filters) if wrong else await _delete(front, context, filters)
+    wrong = _turned_away(api, context, "Alter")
+    details = [wrong] * len(filters) if wrong else await _delete(api, context, filters)
     return DeleteAclsResponse(filter_results=tuple(_filter_result(each) for each in details))
 
 
-async def _delete(front: Front, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
-    controller = front.controller
+async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
+    controller = api.controller
     command = DeleteAcls(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
@@ -114,7 +116,7 @@ async def _delete(front: Front, context: RequestContext, filters: tuple[AclFilte
         host=context.host,
         filters=filters,
     )
-    return details_of(await front.submit_cluster(command), len(filters))
+    return details_of(await api.submit_cluster(command), len(filters))
 
 
 def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
@@ -122,11 +124,11 @@ def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
     return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
 
-def _turned_away(front: Front, context: RequestContext, operation: Operation) -> Detail | None:
+def _turned_away(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
     """Why somebody may not request this at all; None if they may."""
-    if not front.grants(context, operation):
+    if not api.grants(context, operation):
         return DENIED
-    return None if front.has_authorizer else DISABLED
+    return None if api.has_authorizer else DISABLED
 
 
 def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:

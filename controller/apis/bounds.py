@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from controller.apis import for_each
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey, Encoded, Message
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Items by so many. Whoever works on them does so in the turns of `Front.turns`, and sleeps in between: then the
-    loop does one slice of all long answers in a round, however many clients wait for one."""
+    """Items by so many. Whoever works on them does so in the turns of `ControllerApi.turns`, and sleeps in between:
+    then the loop does one slice of all long answers in a round, however many clients wait for one."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
 async def in_turns(
-    front: Front,
+    api: ControllerApi,
     context: RequestContext,
     items: Sequence[T],
     size: int,
@@ -56,7 +56,7 @@ async def in_turns(
     left = ANSWER_BYTES_MAX
     for part in slices(items, size):
         of_part = elements if left > 0 or beyond is None else beyond
-        async with front.turns:
+        async with api.turns:
             more = [encode_element(context.api_key, context.api_version, each) for each in of_part(part)]
         encoded += more
         left -= sum(map(len, more))
@@ -64,32 +64,32 @@ async def in_turns(
     return Encoded(encoded)
 
 
-def bounded(front: Front, api_key: ApiKey, handle: Handler) -> Handler:
+def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
     """The handler of what changes things, for requests that come to no more than Kafka allows. What is beyond is
     refused as a whole, before anything is made of it."""
     weigh, refuse = _BOUNDS[api_key]
 
     def answer(context: RequestContext, request: Any) -> Any:
-        wrong = weigh(front, request)
+        wrong = weigh(api, request)
         return handle(context, request) if wrong is None else refuse(request, wrong)
 
     return answer
 
 
-def _topics(front: Front, request: CreateTopicsRequest) -> Detail | None:
+def _topics(api: ControllerApi, request: CreateTopicsRequest) -> Detail | None:
     """What is wrong with one topic alone is said of it, and recorded, by the controller."""
     if len(request.topics) < 2:
         return None
     partitions = sum(len(topic.assignments) or max(0, topic.num_partitions) for topic in request.topics)
     by_default = sum(topic.num_partitions == -1 and not topic.assignments for topic in request.topics)
     if by_default:
-        partitions += by_default * front.cluster.settings.num_partitions
+        partitions += by_default * api.cluster.settings.num_partitions
     if partitions > CHANGES_MAX:
         return PARTITIONS
     return _batch(partitions + len(request.topics) + sum(len(topic.configs) for topic in request.topics))
 
 
-def _partitions(front: Front, request: CreatePartitionsRequest) -> Detail | None:
+def _partitions(api: ControllerApi, request: CreatePartitionsRequest) -> Detail | None:
     if len(request.topics) < 2:
         return None
     if len(request.topics) > CHANGES_MAX:
@@ -98,7 +98,7 @@ def _partitions(front: Front, request: CreatePartitionsRequest) -> Detail | None
         return None
     added = 0
     for wanted in request.topics:
-        topic = front.topic(wanted.name)
+        topic = api.topic(wanted.name)
         added += max(0, wanted.count - len(topic.partitions)) if topic is not None else 0
     return MORE_PARTITIONS if added > CHANGES_MAX else None
 
@@ -107,7 +107,7 @@ def _batch(changes: int) -> Detail | None:
     return BATCH if changes > CHANGES_MAX else None
 
 
-def _filters(front: Front, request: DeleteAclsRequest) -> Detail | None:
+def _filters(api: ControllerApi, request: DeleteAclsRequest) -> Detail | None:
     """Each filter that does not name one pattern goes through all entries, and may be answered with them."""
     wide = sum(
         each.resource_name_filter is None
@@ -115,15 +115,15 @@ def _filters(front: Front, request: DeleteAclsRequest) -> Detail | None:
         or each.pattern_type_filter not in (LITERAL, PREFIXED)
         for each in request.filters
     )
-    looked_at = wide * front.cluster.acls.count
+    looked_at = wide * api.cluster.acls.count
     return BATCH if looked_at > ENTRIES_LOOKED_AT_MAX else _batch(len(request.filters))
 
 
-def _configs(_: Front, request: Any) -> Detail | None:
+def _configs(_: ControllerApi, request: Any) -> Detail | None:
     return _batch(sum(max(1, len(resource.configs)) for resource in request.resources))
 
 
-_Weigh = Callable[[Front, Any], Detail | None]
+_Weigh = Callable[[ControllerApi, Any], Detail | None]
 _Refuse = Callable[[Any, Detail], Message]
 
 _BOUNDS: Final[dict[ApiKey, tuple[_Weigh, _Refuse]]] = {

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.apis.config_entries import described
-from controller.front.front import Front, Node
+from controller.controller_api import ControllerApi, Node
 from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
 from controller.machine.configs.changes import OpType, check_steps
 from controller.machine.configs.resource_configs import LISTS, altered
@@ -61,37 +61,37 @@ Layer = tuple[ConfigSource, Mapping[str, str]]
 
 
 def described_brokers(
-    front: Front, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
 ) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
     """The configs of the broker of this id, or, without a name, the dynamic ones of all; or why there are none.
 
     `keys` None means all. The controller answers for every node that clients are shown; that of real brokers for
     itself alone, as each of them does.
     """
-    cluster = front.cluster
+    cluster = api.cluster
     if not name:
         entries = _of_all(cluster.configs_of(BROKERS, ""))
     else:
-        nodes = _nodes(front)
+        nodes = _nodes(api)
         broker_id = _broker_id(nodes, name, " or empty string,")
         if isinstance(broker_id, Rejection):
             return broker_id
-        static = tuple(sorted(_static(front, nodes[broker_id]).items()))
+        static = tuple(sorted(_static(api, nodes[broker_id]).items()))
         entries = _of_one(cluster.configs_of(BROKERS, str(broker_id)), cluster.configs_of(BROKERS, ""), static)
     return tuple(described(entry, synonyms, documentation) for entry in entries if keys is None or entry.name in keys)
 
 
 def described_loggers(
-    front: Front, name: str, keys: frozenset[str] | None
+    api: ControllerApi, name: str, keys: frozenset[str] | None
 ) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
     """The loggers of a node with their levels: one, since all log lines of this process have the level of `log.level`,
     which a restart changes."""
     if not name:
         return _invalid("Broker id must not be empty")
-    broker_id = _broker_id(_nodes(front), name)
+    broker_id = _broker_id(_nodes(api), name)
     if isinstance(broker_id, Rejection):
         return broker_id
-    level = front.static_configs.get("log.level", BY_KEY["log.level"].default or "").upper()
+    level = api.static_configs.get("log.level", BY_KEY["log.level"].default or "").upper()
     root = DescribeConfigsResourceResult(
         name="root",
         value="WARN" if level == "WARNING" else level,
@@ -111,37 +111,37 @@ def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int |
     return broker_id
 
 
-def in_force_of_all(front: Front, name: str) -> ConfigEntry:
+def in_force_of_all(api: ControllerApi, name: str) -> ConfigEntry:
     """One config as brokers have it that have none of their own."""
     layers: tuple[Layer, ...] = (
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(front.cluster.configs_of(BROKERS, ""))),
-        (ConfigSource.STATIC_BROKER_CONFIG, front.static_configs),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(api.cluster.configs_of(BROKERS, ""))),
+        (ConfigSource.STATIC_BROKER_CONFIG, api.static_configs),
         (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
     )
     return _in_force(name, layers)
 
 
-def _nodes(front: Front) -> dict[int, Node]:
-    if has_real_brokers(front.cluster):
-        return {front.node_id: Node(front.node_id, front.advertised.host, front.advertised.port)}
-    return {node.node_id: node for node in front.nodes(include_fenced=True)}
+def _nodes(api: ControllerApi) -> dict[int, Node]:
+    if has_real_brokers(api.cluster):
+        return {api.node_id: Node(api.node_id, api.advertised.host, api.advertised.port)}
+    return {node.node_id: node for node in api.nodes(include_fenced=True)}
 
 
-def _static(front: Front, node: Node) -> dict[str, str]:
+def _static(api: ControllerApi, node: Node) -> dict[str, str]:
     """The settings that were given, as a node has them. Those that decide are as the log has them, which does not say
     whether they were given: where others decide, all of them are taken for given."""
-    given = {key: text for key, text in front.static_configs.items() if key in BROKER_CONFIGS}
-    for key, text in front.cluster.settings_pairs:
-        is_own_default = front.decides_here and key in BY_KEY and BY_KEY[key].default == text
+    given = {key: text for key, text in api.static_configs.items() if key in BROKER_CONFIGS}
+    for key, text in api.cluster.settings_pairs:
+        is_own_default = api.decides_here and key in BY_KEY and BY_KEY[key].default == text
         if key in BROKER_CONFIGS and (key in given or not is_own_default):
             given[key] = text
-    where = f"{front.advertised.name}://{node.host}:{node.port}"
-    is_broker = node.node_id in front.cluster.brokers
+    where = f"{api.advertised.name}://{node.host}:{node.port}"
+    is_broker = node.node_id in api.cluster.brokers
     given["node.id"] = given["broker.id"] = str(node.node_id)
     given["process.roles"] = "broker" if is_broker else "controller"
     given.setdefault("listeners", where)
     given["advertised.listeners"] = where
-    broker = front.cluster.brokers.get(node.node_id)  # type: ignore[call-overload]  # any node's id
+    broker = api.cluster.brokers.get(node.node_id)  # type: ignore[call-overload]  # any node's id
     if broker is not None and broker.rack is not None:
         given["broker.rack"] = broker.rack
     return given

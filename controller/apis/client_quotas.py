@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controller.apis.acls import DENIED, details_of
 from controller.apis.bounds import in_turns, slices
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
@@ -26,11 +26,11 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 async def alter_client_quotas(
-    front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest
+    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
 ) -> alter.AlterClientQuotasResponse:
     """Change quotas, each entity for itself; who may alter the configs of the cluster may."""
-    is_granted = front.grants(context, "AlterConfigs")
-    details = await _alter_in_parts(front, context, request) if is_granted else [DENIED] * len(request.entries)
+    is_granted = api.grants(context, "AlterConfigs")
+    details = await _alter_in_parts(api, context, request) if is_granted else [DENIED] * len(request.entries)
     return alter.AlterClientQuotasResponse(
         entries=tuple(
             alter.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
@@ -40,7 +40,7 @@ async def alter_client_quotas(
 
 
 async def _alter_in_parts(
-    front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest
+    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
     """Of a long request, a part at a time; what is about one entity stays together, since that is refused."""
     together: dict[QuotaEntity, list[int]] = {}
@@ -50,13 +50,15 @@ async def _alter_in_parts(
     for entities in slices(list(together.values()), ENTITIES_PER_COMMAND):
         numbers = list(chain.from_iterable(entities))
         part = replace(request, entries=tuple(request.entries[number] for number in numbers))
-        for number, detail in zip(numbers, await _alter(front, context, part), strict=True):
+        for number, detail in zip(numbers, await _alter(api, context, part), strict=True):
             details[number] = detail
     return details
 
 
-async def _alter(front: Front, context: RequestContext, request: alter.AlterClientQuotasRequest) -> Sequence[Detail]:
-    controller = front.controller
+async def _alter(
+    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
+) -> Sequence[Detail]:
+    controller = api.controller
     command = AlterClientQuotas(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
@@ -72,7 +74,7 @@ async def _alter(front: Front, context: RequestContext, request: alter.AlterClie
         ),
         validate_only=request.validate_only,
     )
-    return details_of(await front.submit_cluster(command), len(request.entries))
+    return details_of(await api.submit_cluster(command), len(request.entries))
 
 
 def _entity(entry: alter.EntryData) -> QuotaEntity:
@@ -80,21 +82,21 @@ def _entity(entry: alter.EntryData) -> QuotaEntity:
 
 
 async def describe_client_quotas(
-    front: Front, context: RequestContext, request: describe.DescribeClientQuotasRequest
+    api: ControllerApi, context: RequestContext, request: describe.DescribeClientQuotasRequest
 ) -> describe.DescribeClientQuotasResponse:
     """The entities that have all the requested components; with `strict` those that have no others."""
-    if not front.grants(context, "DescribeConfigs"):
+    if not api.grants(context, "DescribeConfigs"):
         return _refused(DENIED.code, DENIED.message)
     wrong = _wrong_with(request.components)
     if wrong is not None:
         return _refused(int(wrong.code), wrong.message)
-    quotas = front.cluster.quotas
+    quotas = api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
     def entries(of: Sequence[QuotaEntity]) -> list[describe.EntryData]:
         return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
 
-    found = await in_turns(front, context, entities, ENTITIES_PER_COMMAND, entries)
+    found = await in_turns(api, context, entities, ENTITIES_PER_COMMAND, entries)
     return describe.DescribeClientQuotasResponse(entries=found)
 
 

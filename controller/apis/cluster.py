@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -20,22 +20,24 @@ BROKERS, CONTROLLERS = 1, 2
 """Endpoint types (KIP-919)."""
 
 
-def describe_cluster(front: Front, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def describe_cluster(
+    api: ControllerApi, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
     """The brokers that clients may see, fenced ones only on request (version 2)."""
     if request.endpoint_type != BROKERS:
         return _refuse_endpoint_type(request.endpoint_type)
     wants_operations = request.include_cluster_authorized_operations
-    nodes = front.nodes if front.broker_ports is None else front.admin_nodes
+    nodes = api.nodes if api.broker_ports is None else api.admin_nodes
     return DescribeClusterResponse(
-        cluster_id=front.cluster_id,
-        controller_id=front.admin_controller_id(),
+        cluster_id=api.cluster_id,
+        controller_id=api.admin_controller_id(),
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
             )
             for node in nodes(request.include_fenced_brokers)
         ),
-        cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+        cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
     )
 
 
@@ -49,10 +51,10 @@ def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
 
 
 def list_partition_reassignments(
-    front: Front, context: RequestContext, request: ListPartitionReassignmentsRequest
+    api: ControllerApi, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """An empty list, for this controller never has one under way; or the error of one who may not describe the
     cluster."""
-    if not front.grants(context, "Describe"):
+    if not api.grants(context, "Describe"):
         return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return ListPartitionReassignmentsResponse()

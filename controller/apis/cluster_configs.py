@@ -20,7 +20,7 @@ from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
@@ -43,7 +43,7 @@ _OPERATIONS: dict[int, Operation] = {
 
 
 def to_brokers(
-    front: Front,
+    api: ControllerApi,
     own: dict[int, ApiHandler],
     spoken: Iterable[ApiVersion],
     pass_on: PassOn,
@@ -53,7 +53,7 @@ def to_brokers(
     `spoken` the versions of brokers."""
     versions = {api.api_key: (api.min_version, api.max_version) for api in spoken}
     return {
-        key: replace(own[key], handle=_Split(front, own[key].handle, versions[key], pass_on, broker_id))
+        key: replace(own[key], handle=_Split(api, own[key].handle, versions[key], pass_on, broker_id))
         for key in _OPERATIONS
         if key in own and key in versions
     }
@@ -64,13 +64,13 @@ class _Split:
 
     def __init__(
         self,
-        front: Front,
+        api: ControllerApi,
         own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]],
         versions: tuple[int, int],
         pass_on: PassOn,
         broker_id: BrokerId | None,
     ) -> None:
-        self._front = front
+        self._api = api
         self._own = own
         self._versions = versions
         self._pass_on = pass_on
@@ -78,7 +78,7 @@ class _Split:
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
         given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
-        given.pop((BROKER, str(self._front.node_id)), None)  # that is this node
+        given.pop((BROKER, str(self._api.node_id)), None)  # that is this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({key: times for key, times in given.items() if times == 1})  # others are refused here
         operation = _OPERATIONS[context.api_key]
@@ -90,8 +90,8 @@ class _Split:
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
         """True if the client may do this to a resource: a group, or what goes with the cluster."""
         if resource.resource_type == GROUP:
-            return self._front.authorizer.allows(context, operation, "Group", resource.resource_name)
-        return self._front.allows(context, operation)
+            return self._api.authorizer.allows(context, operation, "Group", resource.resource_name)
+        return self._api.allows(context, operation)
 
     async def _both(self, context: RequestContext, request: Any, is_theirs: list[bool]) -> Any:
         ours = tuple(each for each, goes_on in zip(request.resources, is_theirs, strict=True) if not goes_on)
@@ -123,7 +123,7 @@ class _Split:
     def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
         """Resources by where their broker is, so many at once; None for all brokers, and for those that are not known,
         which any broker refuses."""
-        brokers = [each for each in self._front.cluster.brokers.values() if each.endpoints]
+        brokers = [each for each in self._api.cluster.brokers.values() if each.endpoints]
         known = {str(each.broker_id): (each.endpoints[0].host, each.endpoints[0].port) for each in brokers}
         if self._broker_id is not None:
             known = {}

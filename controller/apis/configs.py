@@ -13,7 +13,7 @@ from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
 from controller.apis.broker_configs import described_brokers, described_loggers, refused_change
 from controller.apis.config_entries import describable_configs
 from controller.apis.group_configs import described_group
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages import alter_configs as alter
@@ -39,16 +39,16 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def describe_configs(
-    front: Front, context: RequestContext, request: DescribeConfigsRequest
+    api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """The configs of each resource, once for the same keys; without keys, null or none, all of them."""
     once = list(dict.fromkeys(request.resources))
     results = await in_turns(
-        front,
+        api,
         context,
         once,
         RESOURCES_PER_SLICE,
-        lambda some: [_describe(front, context, request, each) for each in some],
+        lambda some: [_describe(api, context, request, each) for each in some],
         lambda some: map(_left_out, some),
     )
     return DescribeConfigsResponse(results=results)
@@ -60,21 +60,21 @@ def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 
 
 def _describe(
-    front: Front, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     if kind != TOPIC:
-        return _describe_other(front, context, request, kind, name, keys)
-    if not front.grants(context, "DescribeConfigs", name):
+        return _describe_other(api, context, request, kind, name, keys)
+    if not api.grants(context, "DescribeConfigs", name):
         return _refused(kind, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     wrong = validation.name(name)
     if wrong is not None:
         return _refused(kind, name, wrong.code, wrong.message)
-    topic = front.topic(name)
+    topic = api.topic(name)
     if topic is None:
         return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    settings = front.cluster.settings
+    settings = api.cluster.settings
     return DescribeConfigsResult(
         error_message="",
         resource_type=kind,
@@ -86,22 +86,22 @@ def _describe(
 
 
 def _describe_other(
-    front: Front,
+    api: ControllerApi,
     context: RequestContext,
     request: DescribeConfigsRequest,
     kind: int,
     name: str,
     keys: frozenset[str] | None,
 ) -> DescribeConfigsResult:
-    denied = _denied_beside_topics(front, context, "DescribeConfigs", kind, name)
+    denied = _denied_beside_topics(api, context, "DescribeConfigs", kind, name)
     if denied is not None:
         return _refused(kind, name, denied.code, denied.message)
     if kind == BROKER:
-        found = described_brokers(front, name, keys, request.include_synonyms, request.include_documentation)
+        found = described_brokers(api, name, keys, request.include_synonyms, request.include_documentation)
     elif kind == BROKER_LOGGER:
-        found = described_loggers(front, name, keys)
+        found = described_loggers(api, name, keys)
     elif kind == GROUP:
-        found = described_group(front, name, keys, request.include_synonyms, request.include_documentation)
+        found = described_group(api, name, keys, request.include_synonyms, request.include_documentation)
     else:
         return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if isinstance(found, Rejection):
@@ -110,14 +110,14 @@ def _describe_other(
 
 
 def _denied_beside_topics(
-    front: Front, context: RequestContext, operation: Operation, kind: int, name: str
+    api: ControllerApi, context: RequestContext, operation: Operation, kind: int, name: str
 ) -> Rejection | None:
     """What the authorizer says about configs of what is not a topic: brokers and client metrics go with the cluster."""
     if kind == GROUP:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        is_granted = front.grants_on(context, operation, "Group", name, code)
+        is_granted = api.grants_on(context, operation, "Group", name, code)
         return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
-    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or front.grants(context, operation):
+    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or api.grants(context, operation):
         return None
     return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
 
@@ -127,14 +127,14 @@ def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeCon
 
 
 async def alter_configs(
-    front: Front, others: frozenset[int], context: RequestContext, request: alter.AlterConfigsRequest
+    api: ControllerApi, others: frozenset[int], context: RequestContext, request: alter.AlterConfigsRequest
 ) -> alter.AlterConfigsResponse:
     """Replace all the configs that each topic, or resource of the kinds `others`, has."""
     wanted = [
         _Wanted(r.resource_type, r.resource_name, tuple(ConfigOp(c.name, OpType.SET, c.value) for c in r.configs))
         for r in request.resources
     ]
-    outcomes = await _alter(front, others, context, wanted, request.validate_only)
+    outcomes = await _alter(api, others, context, wanted, request.validate_only)
     return alter.AlterConfigsResponse(
         responses=tuple(
             alter.AlterConfigsResourceResponse(
@@ -146,7 +146,7 @@ async def alter_configs(
 
 
 async def incremental_alter_configs(
-    front: Front,
+    api: ControllerApi,
     others: frozenset[int],
     context: RequestContext,
     request: incremental.IncrementalAlterConfigsRequest,
@@ -158,7 +158,7 @@ async def incremental_alter_configs(
         )
         for r in request.resources
     ]
-    outcomes = await _alter(front, others, context, wanted, request.validate_only)
+    outcomes = await _alter(api, others, context, wanted, request.validate_only)
     return incremental.IncrementalAlterConfigsResponse(
         responses=tuple(
             incremental.AlterConfigsResourceResponse(
@@ -183,7 +183,7 @@ class _Wanted(NamedTuple):
 
 
 async def _alter(
-    front: Front, others: frozenset[int], context: RequestContext, wanted: Sequence[_Wanted], validate_only: bool
+    api: ControllerApi, others: frozenset[int], context: RequestContext, wanted: Sequence[_Wanted], validate_only: bool
 ) -> list[tuple[int, str | None]]:
     """Error code and message of each resource, in order: each is refused here, or is a command."""
     checked = check_resources([(one.kind, one.name) for one in wanted], others)
@@ -191,37 +191,37 @@ async def _alter(
     for part in slices(list(zip(wanted, checked, strict=True)), REFUSALS_PER_SLICE):
         if refusals:  # a short request is put at once, before what is pipelined behind it
             await asyncio.sleep(0)
-        refusals += [_refusal(front, context, one, wrong) for one, wrong in part]
-    command_of = _commands(front, context, validate_only)
+        refusals += [_refusal(api, context, one, wrong) for one, wrong in part]
+    command_of = _commands(api, context, validate_only)
     commands = [command_of(one) for one, refusal in zip(wanted, refusals, strict=True) if refusal is None]
-    answers = {answer.topic_name: answer for answer in await front.submit_change(commands)}
+    answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
     return [_outcome(refusal, answers.get(one.answer_name)) for one, refusal in zip(wanted, refusals, strict=True)]
 
 
-def _refusal(front: Front, context: RequestContext, one: _Wanted, wrong: Rejection | None) -> Rejection | None:
+def _refusal(api: ControllerApi, context: RequestContext, one: _Wanted, wrong: Rejection | None) -> Rejection | None:
     """Why there is no command for a resource: who may not change it learns nothing else, then `wrong` counts."""
-    by_brokers = one.kind == BROKER and not has_real_brokers(front.cluster)
+    by_brokers = one.kind == BROKER and not has_real_brokers(api.cluster)
     if wrong is None and not by_brokers:
         return None
-    denied = _denied_beside_topics(front, context, "AlterConfigs", one.kind, one.name)
+    denied = _denied_beside_topics(api, context, "AlterConfigs", one.kind, one.name)
     if denied is not None or wrong is not None:
         return denied or wrong
     incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
-    return refused_change(front.cluster, one.name, one.ops, incremental)
+    return refused_change(api.cluster, one.name, one.ops, incremental)
 
 
 def _commands(
-    front: Front, context: RequestContext, validate_only: bool
+    api: ControllerApi, context: RequestContext, validate_only: bool
 ) -> Callable[[_Wanted], AlterTopicConfigs | AlterResourceConfigs]:
     """What makes the commands of one request."""
-    request_id, at_ms = front.controller.new_request_id(), front.controller.now_ms()
+    request_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
 
     def command_of(wanted: _Wanted) -> AlterTopicConfigs | AlterResourceConfigs:
         is_topic = wanted.kind == TOPIC
         if is_topic:
-            denied = front.denial(context, "AlterConfigs", wanted.name)
+            denied = api.denial(context, "AlterConfigs", wanted.name)
         else:
-            refusal = _denied_beside_topics(front, context, "AlterConfigs", wanted.kind, wanted.name)
+            refusal = _denied_beside_topics(api, context, "AlterConfigs", wanted.kind, wanted.name)
             denied = 0 if refusal is None else int(refusal.code)
         make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=wanted.kind, name=wanted.name)
         return make(

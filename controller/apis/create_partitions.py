@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -17,10 +17,10 @@ from events.names import BrokerId, TopicName
 
 
 async def create_partitions(
-    front: Front, context: RequestContext, request: CreatePartitionsRequest
+    api: ControllerApi, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic for itself."""
-    controller = front.controller
+    controller = api.controller
     request_id, at_ms = controller.new_request_id(), controller.now_ms()
     times = Counter(topic.name for topic in request.topics)
     commands = [
@@ -37,11 +37,11 @@ async def create_partitions(
             api_version=context.api_version,
             validate_only=request.validate_only,
             duplicate=times[topic.name] > 1,
-            denied=front.denial(context, "Alter", topic.name),
+            denied=api.denial(context, "Alter", topic.name),
         )
         for topic in {topic.name: topic for topic in request.topics}.values()
     ]
-    reply = await front.submit_change(commands, request.timeout_ms)
+    reply = await api.submit_change(commands, request.timeout_ms)
     return CreatePartitionsResponse(
         throttle_time_ms=context.silence(reply.silence_ms),
         results=tuple(

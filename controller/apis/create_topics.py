@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from controller.apis.config_entries import creatable_configs
-from controller.front.front import Front, new_topic_ids
+from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.create_topics import (
     CreatableTopic,
@@ -29,9 +29,9 @@ VERSION_WITHOUT_MESSAGES = 0
 class CreateTopicsHandler:
     """Answers CreateTopics on the controller's listener."""
 
-    def __init__(self, front: Front, timeout_ms_max: int | None = None) -> None:
+    def __init__(self, api: ControllerApi, timeout_ms_max: int | None = None) -> None:
         """No client is kept waiting for longer than `timeout_ms_max`, if that is given, whatever its request says."""
-        self._front = front
+        self._api = api
         self._timeout_ms_max = timeout_ms_max
 
     async def __call__(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -43,12 +43,12 @@ class CreateTopicsHandler:
         commands = self._commands(context, request)
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)
-        reply = await self._front.submit(commands, 0 if request.validate_only else request.timeout_ms)
+        reply = await self._api.submit(commands, 0 if request.validate_only else request.timeout_ms)
         silence_ms = context.silence(reply.silence_ms)
         return self._response(context, reply.answers, silence_ms)
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
-        controller = self._front.controller
+        controller = self._api.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
         topics = {topic.name: topic for topic in request.topics}
         repeated: set[str] = set()
@@ -88,14 +88,14 @@ class CreateTopicsHandler:
             host=context.host,
             api_version=context.api_version,
             duplicate=duplicate,
-            denied=self._front.denial_of_create(context, topic.name),
+            denied=self._api.denial_of_create(context, topic.name),
         )
 
     async def _disconnect_if_invalid(self, commands: Sequence[CreateTopic]) -> None:
         """Record the rejections, then disconnect: no topic of such a request is created."""
         invalid = [command for command in commands if command.duplicate or _defined_twice(command)]
         if invalid:
-            answers = await self._front.submit(invalid)
+            answers = await self._api.submit(invalid)
             raise Disconnect("InvalidRequest: " + "; ".join(f"topic {a.topic_name!r}: {a.message}" for a in answers))
 
     def _response(self, context: RequestContext, answers: Sequence[Answer], silence_ms: int) -> CreateTopicsResponse:
@@ -117,7 +117,7 @@ class CreateTopicsHandler:
         assert topic is not None, "a create that succeeded shows its topic"
         if not shows_configs:
             return CreatableTopicResult(name=topic.name)
-        if not self._front.allows(context, "DescribeConfigs", topic.name):
+        if not self._api.allows(context, "DescribeConfigs", topic.name):
             denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, topic_config_error_code=denied)
         return CreatableTopicResult(
@@ -125,7 +125,7 @@ class CreateTopicsHandler:
             topic_id=topic.topic_id,
             num_partitions=len(topic.partitions),
             replication_factor=topic.replication_factor,
-            configs=creatable_configs(topic.configs, self._front.cluster.settings, context.api_version),
+            configs=creatable_configs(topic.configs, self._api.cluster.settings, context.api_version),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.delete_topics import (
     DeletableTopicResult,
@@ -25,13 +25,13 @@ TOPICS_PER_SLICE = 200  # the loop serves others in between
 class DeleteTopicsHandler:
     """Answers DeleteTopics on the controller's listener."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """Delete each topic for itself; what does not come to one name is answered without being put."""
         wanted = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
-        controller = self._front.controller
+        controller = self._api.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
         named = Counter(state.name for state in wanted if state.name is not None)
         by_id = Counter(state.topic_id for state in wanted if state.topic_id != ZERO_UUID)
@@ -47,7 +47,7 @@ class DeleteTopicsHandler:
                 commands[name] = self._command(context, request_id, at_ms, name, state, named[name] > 1)
         wanted_now = [command for name, command in commands.items() if name not in results]
         ids = {command.topic: self._id_of(command) for command in wanted_now}
-        reply = await self._front.submit_change(wanted_now, request.timeout_ms)
+        reply = await self._api.submit_change(wanted_now, request.timeout_ms)
         answered = [_result(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in reply]
         silence_ms = context.silence(reply.silence_ms)
         return DeleteTopicsResponse(throttle_time_ms=silence_ms, responses=(*results.values(), *answered))
@@ -63,12 +63,12 @@ class DeleteTopicsHandler:
             return _refused(state, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if by_id[state.topic_id] > 1:
             return _refused(state, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-        name = self._front.store.durable_name_of(state.topic_id)
+        name = self._api.store.durable_name_of(state.topic_id)
         if name is None:
             return _refused(state, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-        denial = self._front.denial_of_delete(context, name, by_id=True)
-        if denial and not self._front.allows(context, "Describe", name):
-            self._front.grants(context, "Delete", name)
+        denial = self._api.denial_of_delete(context, name, by_id=True)
+        if denial and not self._api.allows(context, "Describe", name):
+            self._api.grants(context, "Delete", name)
             return _refused(state, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
         if name in named:
             message = "The provided topic name maps to an ID that was already supplied."
@@ -77,16 +77,16 @@ class DeleteTopicsHandler:
         return name
 
     def _id_of(self, command: DeleteTopic) -> bytes:
-        topic = self._front.topic(command.topic)
+        topic = self._api.topic(command.topic)
         return command.topic_id or (topic.topic_id if topic is not None else ZERO_UUID)
 
     def _named(
         self, context: RequestContext, state: DeleteTopicState, name: str, twice: bool
     ) -> str | DeletableTopicResult:
         """The name to delete. Whoever may see the topic but not delete it learns that it is not there, as others do."""
-        front = self._front
-        is_seen = front.allows(context, "Describe", name)
-        if not twice and is_seen and front.denial_of_delete(context, name) and front.topic(name) is None:
+        api = self._api
+        is_seen = api.allows(context, "Describe", name)
+        if not twice and is_seen and api.denial_of_delete(context, name) and api.topic(name) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return _refused(state, code, "This server does not host this topic-partition.")
         return name
@@ -111,7 +111,7 @@ class DeleteTopicsHandler:
             api="DeleteTopics",
             api_version=context.api_version,
             duplicate=twice,
-            denied=self._front.denial_of_delete(context, name, by_id=state.topic_id != ZERO_UUID),
+            denied=self._api.denial_of_delete(context, name, by_id=state.topic_id != ZERO_UUID),
         )
 
 

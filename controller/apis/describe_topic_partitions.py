@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from controller.apis.bounds import slices
 from controller.apis.internal_topics import INTERNAL_TOPICS
-from controller.front.front import Front, offline_replicas
+from controller.controller_api import ControllerApi, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import Encoded
@@ -35,8 +35,8 @@ class DescribeTopicPartitionsHandler:
     many partitions as the request and `max.request.partition.size.limit` allow.
     """
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
@@ -45,7 +45,7 @@ class DescribeTopicPartitionsHandler:
         if not _cursor_fits(request):
             names = dict.fromkeys(topic.name for topic in request.topics)
             return await _page(context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
-        left = max(1, min(request.response_partition_limit, self._front.partitions_per_response_max))
+        left = max(1, min(request.response_partition_limit, self._api.partitions_per_response_max))
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         denied = await self._denied(context, request)
         async for name, topic in self._wanted(context, request):
@@ -53,7 +53,7 @@ class DescribeTopicPartitionsHandler:
             if left <= 0:
                 return await _page(context, [*topics, *denied], Cursor(topic_name=name, partition_index=start))
             if topic is None:
-                operations = self._front.topic_operations(context, name)
+                operations = self._api.topic_operations(context, name)
                 wrong = validation.name(name)
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
                 topics.append(_failed(name, code, operations))
@@ -74,7 +74,7 @@ class DescribeTopicPartitionsHandler:
             denied += [
                 _failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 for name in part
-                if _is_in_page(name, request.cursor) and not self._front.grants(context, "Describe", name)
+                if _is_in_page(name, request.cursor) and not self._api.grants(context, "Describe", name)
             ]
             await asyncio.sleep(0)
         return denied
@@ -86,25 +86,25 @@ class DescribeTopicPartitionsHandler:
         if request.topics:
             for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
                 for name in part:
-                    if _is_in_page(name, cursor) and self._front.allows(context, "Describe", name):
-                        yield name, self._front.topic(name)
+                    if _is_in_page(name, cursor) and self._api.allows(context, "Describe", name):
+                        yield name, self._api.topic(name)
                 await asyncio.sleep(0)
             return
-        topic = None if cursor is None else self._front.topic(cursor.topic_name)
-        if topic is not None and self._front.allows(context, "Describe", topic.name):
+        topic = None if cursor is None else self._api.topic(cursor.topic_name)
+        if topic is not None and self._api.allows(context, "Describe", topic.name):
             yield topic.name, topic
         after = None if cursor is None else str(shard_key(cursor.topic_name))
-        while topics := self._front.store.durable_slice(after, TOPICS_PER_SLICE):
+        while topics := self._api.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
             for topic in topics:
-                if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name):
+                if self._api.knows(topic) and self._api.allows(context, "Describe", topic.name):
                     yield topic.name, topic
             await asyncio.sleep(0)
 
     def _shown(
         self, context: RequestContext, topic: Topic, start: int, end: int
     ) -> DescribeTopicPartitionsResponseTopic:
-        live = self._front.cluster.live
+        live = self._api.cluster.live
         return DescribeTopicPartitionsResponseTopic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -123,7 +123,7 @@ class DescribeTopicPartitionsHandler:
                 )
                 for number, partition in enumerate(topic.partitions[start:end])
             ),
-            topic_authorized_operations=self._front.topic_operations(context, topic.name),
+            topic_authorized_operations=self._api.topic_operations(context, topic.name),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.apis.broker_configs import in_force_of_all
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.config_entries import described
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
 from controller.machine.configs.values import ConfigType, canonical_text
@@ -14,19 +14,19 @@ from controller.machine.errors import ErrorCode, Rejection
 
 
 def described_group(
-    front: Front, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
 ) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
     """The configs of a group, of which nothing needs to be known; `keys` None means all."""
     if not name:
         return Rejection(ErrorCode.INVALID_REQUEST, "Group name must not be empty", "validation:group-configs")
-    own = dict(front.cluster.configs_of(GROUPS, name))
+    own = dict(api.cluster.configs_of(GROUPS, name))
     rows = (row for row in GROUP_CONFIGS.values() if not row.internal and (keys is None or row.name in keys))
-    return tuple(described(_entry(front, row, own.get(row.name)), synonyms, documentation) for row in rows)
+    return tuple(described(_entry(api, row, own.get(row.name)), synonyms, documentation) for row in rows)
 
 
-def _entry(front: Front, row: GroupConfig, own: str | None) -> ConfigEntry:
+def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
     if row.synonym is not None and row.synonym in BROKER_CONFIGS:
-        entry = in_force_of_all(front, row.synonym)
+        entry = in_force_of_all(api, row.synonym)
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:
         value, doc = row.default, row.documentation

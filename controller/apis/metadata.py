@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from controller.apis.bounds import slices
 from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
-from controller.front.front import Front, Node, new_topic_ids, offline_replicas
+from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, Encoded
@@ -51,8 +51,8 @@ _Parts = dict[str | bytes | None, bytes]
 class MetadataHandler:
     """Answers Metadata. A broker's listener creates nothing itself but hands an auto-creation to the controller too."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
         self._cache = _EncodedTopics()
 
     def __call__(
@@ -75,12 +75,12 @@ class MetadataHandler:
         after: str | None = None
         is_last = False
         while not is_last:
-            async with self._front.turns:
-                topics = self._front.store.durable_slice(after, TOPICS_PER_SLICE)
+            async with self._api.turns:
+                topics = self._api.store.durable_slice(after, TOPICS_PER_SLICE)
                 shown = [
                     topic
                     for topic in topics
-                    if self._front.knows(topic) and self._front.allows(context, "Describe", topic.name)
+                    if self._api.knows(topic) and self._api.allows(context, "Describe", topic.name)
                 ]
                 parts += [await self._encoded_beside(context, request, topic) for topic in shown]
             is_last = not topics
@@ -94,7 +94,7 @@ class MetadataHandler:
         parts: _Parts = {}
         to_create = CREATED_AT_ONCE_MAX
         for slice_ in slices(wanted, TOPICS_PER_SLICE):
-            async with self._front.turns:
+            async with self._api.turns:
                 for one in slice_:
                     topic = self._large(context, one)
                     if topic is not None:
@@ -131,26 +131,26 @@ class MetadataHandler:
     ) -> MetadataResponseTopic:
         """The answer for a topic that is not there but may be seen; one that is to be created is added to the list."""
         if self._creates(request, name):
-            if self._front.may_create(context, name):
+            if self._api.may_create(context, name):
                 to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
             else:
-                self._front.grants(context, "Create", name)
+                self._api.grants(context, "Create", name)
                 return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
         wants_operations = request.include_topic_authorized_operations
-        operations = self._front.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+        operations = self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
     def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
-        front, name = self._front, wanted.name
+        api, name = self._api, wanted.name
         if wanted.topic_id != ZERO_UUID:
-            name = front.store.durable_name_of(wanted.topic_id)
-            if name is None or not front.grants(context, "Describe", name):
+            name = api.store.durable_name_of(wanted.topic_id)
+            if name is None or not api.grants(context, "Describe", name):
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=wanted.topic_id)
         assert name is not None, "a topic without name and id was refused before"
-        if not front.grants(context, "Describe", name):
+        if not api.grants(context, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
-        topic = front.topic(name)
+        topic = api.topic(name)
         if topic is not None:
             return topic
         wrong = validation.name(name)
@@ -158,27 +158,27 @@ class MetadataHandler:
         return MetadataResponseTopic(error_code=int(code), name=name)
 
     def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
-        live = self._front.cluster.live
+        live = self._api.cluster.live
         if request.include_topic_authorized_operations:
-            return _encode(topic, context.api_version, live, self._front.topic_operations(context, topic.name))
+            return _encode(topic, context.api_version, live, self._api.topic_operations(context, topic.name))
         return self._cache.get(topic, context.api_version, live)
 
     def _large(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | None:
         """The topic that is meant, if it has very many partitions and may be seen."""
-        store = self._front.store
+        store = self._api.store
         name = wanted.name if wanted.topic_id == ZERO_UUID else store.durable_name_of(wanted.topic_id)
-        topic = None if name is None else self._front.topic(name)
+        topic = None if name is None else self._api.topic(name)
         if topic is None or len(topic.partitions) <= LARGE:
             return None
-        return topic if self._front.allows(context, "Describe", topic.name) else None
+        return topic if self._api.allows(context, "Describe", topic.name) else None
 
     async def _encoded_beside(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
         """The same, of a topic of very many partitions without keeping the loop."""
         if len(topic.partitions) <= LARGE:
             return self._encoded(context, request, topic)
         wants_operations = request.include_topic_authorized_operations
-        operations = self._front.topic_operations(context, topic.name) if wants_operations else OPERATIONS_OMITTED
-        live = self._front.cluster.live
+        operations = self._api.topic_operations(context, topic.name) if wants_operations else OPERATIONS_OMITTED
+        live = self._api.cluster.live
         encoded = None if wants_operations else self._cache.find(topic, context.api_version, live)
         if encoded is None:
             encoded = await asyncio.to_thread(_encode, topic, context.api_version, live, operations)
@@ -187,19 +187,19 @@ class MetadataHandler:
         return encoded
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
-        front = self._front
-        lists_all = _wants_all(context, request) and front.broker_ports is None
+        api = self._api
+        lists_all = _wants_all(context, request) and api.broker_ports is None
         about_records = bool(request.topics) or lists_all or context.connection.wants_brokers
-        nodes = front.nodes() if about_records else front.admin_nodes()
+        nodes = api.nodes() if about_records else api.admin_nodes()
         wants_operations = request.include_cluster_authorized_operations
-        operations = front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
+        operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
                 for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
-            cluster_id=front.cluster_id,
-            controller_id=front.controller_id() if about_records else front.admin_controller_id(),
+            cluster_id=api.cluster_id,
+            controller_id=api.controller_id() if about_records else api.admin_controller_id(),
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )
@@ -212,7 +212,7 @@ class MetadataHandler:
 
     def _creates(self, request: MetadataRequest, name: str) -> bool:
         """True if the request creates a missing topic. A cluster's own brokers create its internal topics."""
-        settings = self._front.cluster.settings
+        settings = self._api.cluster.settings
         if name in INTERNAL_TOPICS and settings.cluster_carries_out:
             return False
         return request.allow_auto_topic_creation and settings.auto_create_topics_enable
@@ -220,7 +220,7 @@ class MetadataHandler:
     def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
         if not names:
             return
-        controller = self._front.controller
+        controller = self._api.controller
         request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
         commands = [
             CreateTopic(
@@ -237,11 +237,11 @@ class MetadataHandler:
                 host=context.host,
                 api=AUTO_CREATION,
                 api_version=context.api_version,
-                denied=self._front.denial_of_create(context, name),
+                denied=self._api.denial_of_create(context, name),
             )
             for name, topic_id in zip(names, new_topic_ids(len(names)), strict=True)
         ]
-        self._front.submit(commands, AUTO_CREATION_WAIT_MS)
+        self._api.submit(commands, AUTO_CREATION_WAIT_MS)
 
 
 def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:

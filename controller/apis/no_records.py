@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from controller.apis.bounds import in_turns
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages import describe_groups as groups
@@ -32,34 +32,34 @@ AT_AN_END = (-1, -2, -4)
 """The timestamps that have an offset in an empty partition."""
 
 
-def reads(front: Front) -> dict[int, Handler]:
+def reads(api: ControllerApi) -> dict[int, Handler]:
     """The handlers by API key."""
     return {
-        ApiKey.LIST_OFFSETS: partial(list_offsets, front),
-        ApiKey.OFFSET_FETCH: partial(offset_fetch, front),
-        ApiKey.FIND_COORDINATOR: partial(find_coordinator, front),
-        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, front),
+        ApiKey.LIST_OFFSETS: partial(list_offsets, api),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch, api),
+        ApiKey.FIND_COORDINATOR: partial(find_coordinator, api),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, api),
         ApiKey.LIST_GROUPS: list_groups,
-        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, front),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, api),
     }
 
 
 async def list_offsets(
-    front: Front, context: RequestContext, request: offsets.ListOffsetsRequest
+    api: ControllerApi, context: RequestContext, request: offsets.ListOffsetsRequest
 ) -> offsets.ListOffsetsResponse:
     """Offset 0 at both ends of a partition, and none (-1) at any time."""
 
     def answered(wanted: Sequence[offsets.ListOffsetsTopic]) -> Iterator[offsets.ListOffsetsTopicResponse]:
         for each in wanted:
-            denied = not front.grants(context, "Describe", each.name)
-            topic = None if denied else front.topic(each.name)
+            denied = not api.grants(context, "Describe", each.name)
+            topic = None if denied else api.topic(each.name)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             yield offsets.ListOffsetsTopicResponse(
                 name=each.name,
                 partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
             )
 
-    return offsets.ListOffsetsResponse(topics=await in_turns(front, context, request.topics, AT_ONCE, answered))
+    return offsets.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, AT_ONCE, answered))
 
 
 def _offset(
@@ -83,21 +83,21 @@ def _offset(
 
 
 async def offset_fetch(
-    front: Front, context: RequestContext, request: committed.OffsetFetchRequest
+    api: ControllerApi, context: RequestContext, request: committed.OffsetFetchRequest
 ) -> committed.OffsetFetchResponse:
     """No offset is committed, of missing topics neither, as in Kafka. Version 1 has errors of partitions alone."""
-    denied = _denial(front, context, request.group_id)
+    denied = _denial(api, context, request.group_id)
 
     def answered(
         wanted: Sequence[committed.OffsetFetchRequestTopic],
     ) -> Iterator[committed.OffsetFetchResponseTopic]:
         for topic in wanted:
-            code = denied or _invisible(front, context, topic.name)
+            code = denied or _invisible(api, context, topic.name)
             yield committed.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
 
     if denied and context.api_version >= 2:
         return committed.OffsetFetchResponse(error_code=int(denied))
-    topics = await in_turns(front, context, request.topics or (), AT_ONCE, answered)
+    topics = await in_turns(api, context, request.topics or (), AT_ONCE, answered)
     return committed.OffsetFetchResponse(topics=topics)
 
 
@@ -112,31 +112,31 @@ def _uncommitted(
     )
 
 
-def _invisible(front: Front, context: RequestContext, topic: str) -> ErrorCode:
-    return ErrorCode.NONE if front.grants(context, "Describe", topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _invisible(api: ControllerApi, context: RequestContext, topic: str) -> ErrorCode:
+    return ErrorCode.NONE if api.grants(context, "Describe", topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _denial(front: Front, context: RequestContext, group: str) -> ErrorCode:
+def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCode:
     denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    return ErrorCode.NONE if front.grants_on(context, "Describe", "Group", group, denied) else denied
+    return ErrorCode.NONE if api.grants_on(context, "Describe", "Group", group, denied) else denied
 
 
 async def find_coordinator(
-    front: Front, context: RequestContext, request: coordinators.FindCoordinatorRequest
+    api: ControllerApi, context: RequestContext, request: coordinators.FindCoordinatorRequest
 ) -> coordinators.FindCoordinatorResponse:
     """The first node."""
-    node = front.nodes()[0]
+    node = api.nodes()[0]
 
     def answered(keys: Sequence[str]) -> Iterator[coordinators.Coordinator]:
         for key in keys:
-            code = _denial(front, context, key) if request.key_type == GROUP else ErrorCode.NONE
+            code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
             if code:
                 yield coordinators.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
             else:
                 yield coordinators.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
     if context.api_version >= 4:
-        found = await in_turns(front, context, request.coordinator_keys, AT_ONCE, answered)
+        found = await in_turns(api, context, request.coordinator_keys, AT_ONCE, answered)
         return coordinators.FindCoordinatorResponse(coordinators=found)
     (one,) = answered([request.key])
     return coordinators.FindCoordinatorResponse(
@@ -145,18 +145,18 @@ async def find_coordinator(
 
 
 async def describe_groups(
-    front: Front, context: RequestContext, request: groups.DescribeGroupsRequest
+    api: ControllerApi, context: RequestContext, request: groups.DescribeGroupsRequest
 ) -> groups.DescribeGroupsResponse:
     """A group that does not exist is dead; from version 6 on it is an error too (KIP-1043)."""
 
     def answered(wanted: Sequence[str]) -> Iterator[groups.DescribedGroup]:
         for group in wanted:
-            code, message = _denial(front, context, group), None
+            code, message = _denial(api, context, group), None
             if not code and context.api_version >= 6:
                 code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
             yield groups.DescribedGroup(group_id=group, group_state="Dead", error_code=int(code), error_message=message)
 
-    return groups.DescribeGroupsResponse(groups=await in_turns(front, context, request.groups, AT_ONCE, answered))
+    return groups.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, AT_ONCE, answered))
 
 
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -165,8 +165,8 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGrou
 
 
 def describe_log_dirs(
-    front: Front, context: RequestContext, request: DescribeLogDirsRequest
+    api: ControllerApi, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """There are none; or the error of one who may not describe the cluster."""
-    may = front.grants(context, "Describe")
+    may = api.grants(context, "Describe")
     return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))

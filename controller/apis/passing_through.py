@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import ClusterUnreachable
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import (
     NO_RESPONSE,
     Answer,
@@ -145,11 +145,11 @@ class SentOn:
         return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
 
 
-def to_broker(front: Front, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
+def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
     """Passes everything on to one broker, wherever it is now."""
 
     async def pass_to(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
-        broker = front.cluster.brokers.get(broker_id)
+        broker = api.cluster.brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
         endpoint = broker.endpoints[0]

@@ -31,7 +31,7 @@ from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
@@ -64,45 +64,45 @@ _LISTS = frozenset(
 """What may be answered by everything that there is: one at a time for a connection."""
 
 
-def controller_listener(front: Front, versions_max: Mapping[str, int]) -> HandlerTable:
+def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    handlers = {**_reading(front), **no_records.reads(front), **administration(front)}
-    return _listener(handlers, versions_max, front.is_node)
+    handlers = {**_reading(api), **no_records.reads(api), **administration(api)}
+    return _listener(handlers, versions_max, api.is_node)
 
 
 def administration(
-    front: Front, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
+    api: ControllerApi, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
 ) -> dict[int, Handler]:
     """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
     `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""
     changes: dict[ApiKey, Handler] = {
-        ApiKey.CREATE_TOPICS: CreateTopicsHandler(front, create_ms_max),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(front),
-        ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, front),
-        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, front, other_configs),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, front, other_configs),
-        ApiKey.CREATE_ACLS: partial(acls.create_acls, front),
-        ApiKey.DELETE_ACLS: partial(acls.delete_acls, front),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, front),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, front),
+        ApiKey.CREATE_TOPICS: CreateTopicsHandler(api, create_ms_max),
+        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, api),
+        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
+        ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
+        ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, api),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, api),
     }
     return {
-        **{key: bounded(front, key, handle) for key, handle in changes.items()},
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, front),
+        **{key: bounded(api, key, handle) for key, handle in changes.items()},
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, api),
     }
 
 
-def descriptions(front: Front) -> dict[int, Handler]:
+def descriptions(api: ControllerApi) -> dict[int, Handler]:
     """What every listener answers: configs, access control entries and quotas."""
     return {
-        ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, front),
-        ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, front),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, front),
+        ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, api),
+        ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, api),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, api),
     }
 
 
 def cluster_listener(
-    front: Front,
+    api: ControllerApi,
     versions_max: Mapping[str, int],
     broker_id: BrokerId | None = None,
     *,
@@ -112,20 +112,20 @@ def cluster_listener(
     """A listener in front of a cluster: this process's own, or that of the broker `broker_id`. Requests that are not
     about topics go to that broker, else to any. `clients` is shared by all listeners."""
     spoken = link.spoken.api_keys
-    pass_on = link.pass_on if broker_id is None else to_broker(front, broker_id, link.pass_on)
-    is_node = front.is_node if broker_id is None else _at_broker(front, broker_id)
-    table = dict(_listener({**_reading(front), **administration(front)}, versions_max, is_node))
+    pass_on = link.pass_on if broker_id is None else to_broker(api, broker_id, link.pass_on)
+    is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
+    table = dict(_listener({**_reading(api), **administration(api)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
-    table |= to_brokers(front, table, spoken, pass_on, broker_id)
+    table |= to_brokers(api, table, spoken, pass_on, broker_id)
     own, is_a_brokers = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     table[ApiKey.METADATA] = showing_addresses(table[ApiKey.METADATA], clients, closes=is_a_brokers)
     if is_a_brokers:
         table |= closing(spoken, clients)
-    sent_on = SentOn() if front.broker_ports is None else None
+    sent_on = SentOn() if api.broker_ports is None else None
     if sent_on is not None:
         table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
-    may_pass = partial(front.grants, operation="ClusterAction")
+    may_pass = partial(api.grants, operation="ClusterAction")
     passed = passing(spoken, own, pass_on, may_pass, clients, sent_on)
     return with_api_versions(
         table | passed,
@@ -135,27 +135,27 @@ def cluster_listener(
     )
 
 
-def broker_listener(front: Front, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
+def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
     return _listener(
-        {**_reading(front), **no_records.reads(front), **for_each.SENT_AWAY},
+        {**_reading(api), **no_records.reads(api), **for_each.SENT_AWAY},
         versions_max,
-        _at_broker(front, broker_id),
+        _at_broker(api, broker_id),
     )
 
 
-def _at_broker(front: Front, broker_id: int) -> Callable[[str, int], bool]:
+def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]:
     """The check that a client at this broker's listener expects this broker (KIP-1242)."""
-    return lambda cluster_id, node_id: (cluster_id, node_id) == (front.cluster_id, broker_id)
+    return lambda cluster_id, node_id: (cluster_id, node_id) == (api.cluster_id, broker_id)
 
 
-def _reading(front: Front) -> dict[int, Handler]:
+def _reading(api: ControllerApi) -> dict[int, Handler]:
     return {
-        **descriptions(front),
-        ApiKey.METADATA: MetadataHandler(front),
-        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, front),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(front),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, front),
+        **descriptions(api),
+        ApiKey.METADATA: MetadataHandler(api),
+        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, api),
     }
 
 

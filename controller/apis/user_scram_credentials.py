@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from controller.apis.acls import details_of
 from controller.apis.bounds import in_turns, slices
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -41,7 +41,7 @@ _DENIED = "Cluster authorization failed."
 
 
 async def alter_user_scram_credentials(
-    front: Front, context: RequestContext, request: AlterUserScramCredentialsRequest
+    api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Set and remove credentials, one outcome a user, in the order in which users are first named; needs `Alter` on the
     cluster."""
@@ -49,19 +49,19 @@ async def alter_user_scram_credentials(
     of_user: dict[str, list[_Change]] = {each.name: [] for each in changes}
     for each in changes:
         of_user[each.name].append(each)
-    if not front.grants(context, "Alter"):
+    if not api.grants(context, "Alter"):
         return _response(dict.fromkeys(of_user, Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)))
     outcomes: dict[str, Detail] = {}
     for users in slices(list(of_user), USERS_PER_SLICE):
-        outcomes |= await _alter(front, context, [each for user in users for each in of_user[user]])
+        outcomes |= await _alter(api, context, [each for user in users for each in of_user[user]])
     return _response(outcomes)
 
 
-async def _alter(front: Front, context: RequestContext, changes: Sequence[_Change]) -> dict[str, Detail]:
+async def _alter(api: ControllerApi, context: RequestContext, changes: Sequence[_Change]) -> dict[str, Detail]:
     """The outcomes of all changes of some users."""
     removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
     upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
-    controller = front.controller
+    controller = api.controller
     command = AlterUserScramCredentials(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
@@ -71,7 +71,7 @@ async def _alter(front: Front, context: RequestContext, changes: Sequence[_Chang
         removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
         upserts=tuple(map(_upsert, upserts)),
     )
-    details = details_of(await front.submit_cluster(command), len(changes))
+    details = details_of(await api.submit_cluster(command), len(changes))
     names = [*(each.name for each in removals), *(each.name for each in upserts)]
     return dict(zip(names, details, strict=True))
 
@@ -92,20 +92,20 @@ def _response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsRespon
 
 
 async def describe_user_scram_credentials(
-    front: Front, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    api: ControllerApi, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Who has credentials: the users that are named, or all; needs `Describe` on the cluster. Without it, as in Kafka,
     each user that is named has a row, which holds the error and not the name."""
-    if not front.grants(context, "Describe"):
+    if not api.grants(context, "Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         row = DescribeUserScramCredentialsResult(error_code=code)
         return DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
-    cluster = front.cluster
+    cluster = api.cluster
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
     results = await in_turns(
-        front,
+        api,
         context,
         list(times),
         USERS_PER_SLICE,

@@ -26,7 +26,7 @@ class Command(NamedTuple):
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {
         "serve": Command("serve", "a controller with its log in one process"),
-        "front": Command("front", "answer clients, while workers decide"),
+        "gateway": Command("gateway", "answer clients, while workers decide"),
         "worker": Command("worker", "decide, over Kafka; any number of them share the work"),
         "join": Command("quorum", "vote among the controllers of a Kafka cluster"),
         "demo": Command("demo", "a story in a minute: create, refuse, dry-run, explain"),
@@ -47,7 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "leave": Command("quorum", "take a voter out of a quorum of controllers"),
         "adopt": Command("adopt", "take over a running cluster from Kafka's own controller"),
         "restore": Command("adopt", "rebuild a lost controller from a broker's copy of the metadata log"),
-        "restore-topic": Command("worker", "write the events topic back to Kafka from folders of workers and fronts"),
+        "restore-topic": Command("worker", "write the events topic back to Kafka from folders of workers and gateways"),
         "handback": Command("adopt", "give a cluster back to Kafka's own controller"),
         "backup": Command("adopt", "copy a log to a folder or an object store, beside its service"),
         "recover": Command("adopt", "make a data folder of a backup or an archive, of any moment"),

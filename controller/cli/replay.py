@@ -148,8 +148,8 @@ def _of_invariants(parser: _Parser) -> None:
 
 def _of_compare(parser: _Parser) -> None:
     live = parser.add_argument_group("for a log in Kafka: what to compare with")
-    live.add_argument("--data", metavar="DIR", help="the data folder of a front or worker")
-    live.add_argument("--http", metavar="HOST:PORT", help="a running front")
+    live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
+    live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
     _from_scratch(parser)
 
 

@@ -1,4 +1,4 @@
-"""What `serve`, `worker` and `front` have in common on the command line: their flags, and how a start is refused."""
+"""What `serve`, `worker` and `gateway` have in common on the command line: their flags, and how a start is refused."""
 
 from __future__ import annotations
 

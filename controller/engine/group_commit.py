@@ -28,6 +28,7 @@ from itertools import groupby
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.port import Fleet, LeadLost, Replication
+from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
 from controller.engine.consulting import Clears, consulted, put_again
@@ -40,7 +41,6 @@ from controller.engine.reports import Reports
 from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
 from controller.engine.storage import Flush, Storage
-from controller.front.port import Reply, Standing
 from controller.machine.commands.commands import (
     AnyCommand,
     ChangeSettings,
@@ -177,7 +177,7 @@ class Controller:
         self._inbox.drop_all()
         self.replies.fail_all(code, message)
 
-    # --- the port of the fronts and of the fleet
+    # --- the port of the gateways and of the fleet
 
     @property
     def store(self) -> TopicStore:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
 
-from controller.front.port import Reply
+from controller.controller_api import Reply
 from controller.machine.commands.commands import ClientCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode

@@ -16,7 +16,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http import health
 from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, answer_error
@@ -101,7 +101,7 @@ _SIMULATED = (simulated.add, simulated.stop, simulated.start, simulated.delay)
 class Parts(msgspec.Struct, frozen=True):
     """What the handlers work with."""
 
-    front: Front
+    api: ControllerApi
     fleet: Fleet | SimulatedBrokers | None
     query: Questions
     metrics: Metrics
@@ -115,14 +115,14 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     """The application, under the names that it goes by. Brokers can be added and stopped only where the fleet is a
     simulated one."""
     given: dict[str, object] = {
-        "front": parts.front,
-        "why_not": lambda: health.why_not_ready(parts.front),
-        "trouble": parts.front.archive_trouble,
+        "gateway": parts.api,
+        "why_not": lambda: health.why_not_ready(parts.api),
+        "trouble": parts.api.archive_trouble,
         "queries": parts.query,
         "reading": parts.reading,
-        "reader": Reader(parts.front, parts.query, parts.reading),
+        "reader": Reader(parts.api, parts.query, parts.reading),
         "figures": parts.metrics,
-        "changes": Changes(parts.front, parts.query, parts.reading, parts.stopping),
+        "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),
         "followers": parts.followers,
         "places": Places(),
         "sign": parts.sign,
@@ -146,7 +146,7 @@ def build_worker_app(
     """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
     clients."""
     given: dict[str, object] = {"why_not": why_not, "trouble": trouble, "figures": metrics}
-    description = "Decides what fronts put into the commands topic."
+    description = "Decides what gateways put into the commands topic."
     return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
 
 

@@ -18,8 +18,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.front.front import Front
-from controller.front.port import Reply
+from controller.controller_api import ControllerApi, Reply
 from controller.http.errors import HttpRequest, Refused, refused
 from controller.http.query_threads import Reading, Stopping
 from controller.http.requests import API, caller_of
@@ -45,8 +44,8 @@ _Command = TypeVar("_Command", bound=TopicCommand)
 class Changes:
     """The changes that come over HTTP."""
 
-    def __init__(self, front: Front, queries: Questions, reading: Reading, stopping: Stopping) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, queries: Questions, reading: Reading, stopping: Stopping) -> None:
+        self._api = api
         self._queries = queries
         self._reading = reading
         self._stopping = stopping
@@ -58,7 +57,7 @@ class Changes:
     def stamps(self, request: HttpRequest, *, is_dry_run: bool = False) -> dict[str, Any]:
         """What a command has of the request that it comes of: its id, the time, who sent it. A dry run has no need of
         a key. Raises Refused."""
-        caller, controller = caller_of(request), self._front.controller
+        caller, controller = caller_of(request), self._api.controller
         key = None if is_dry_run else key_of(request)
         return {
             "request_id": controller.new_request_id() if key is None else request_id_of(caller.principal, key),
@@ -97,7 +96,7 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self._front.cluster.settings.cluster_carries_out
+        carried_out = self._api.cluster.settings.cluster_carries_out
         try:
             return await self._reading.run(
                 earlier, self._queries, first, frozenset(self._late), cluster_carries_out=carried_out
@@ -114,7 +113,7 @@ class Changes:
     def _note(self, answer: Answer) -> None:
         """Whoever decides here may yet decide what was answered too early, so it must not be put again under its id.
         Workers pass over what has an id that they know."""
-        if was_late(answer) and self._front.decides_here:
+        if was_late(answer) and self._api.decides_here:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:
                 del self._late[next(iter(self._late))]

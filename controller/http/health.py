@@ -8,7 +8,7 @@ from typing import Final
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.metrics import CONTENT_TYPE, Metrics
 from projections.shown.json_types import HealthShape
 
@@ -41,25 +41,25 @@ async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
     return Response(await figures.rendered(), media_type=CONTENT_TYPE)
 
 
-def why_not_ready(front: Front) -> str | None:
+def why_not_ready(api: ControllerApi) -> str | None:
     """Why requests cannot be decided now; None when they can."""
-    standing = front.controller.standing()
+    standing = api.controller.standing()
     if standing.failure is not None:
         return f"deciding has ended: {standing.failure}"
     if standing.storage_error is not None:
         return f"the log cannot be written: {standing.storage_error}"
-    trouble = front.fleet_trouble()
+    trouble = api.fleet_trouble()
     if trouble is not None:
         return trouble
-    if not front.cluster.release:
+    if not api.cluster.release:
         return "not started: the settings are not recorded yet"
     return None
 
 
-def states(front: Front) -> Iterator[tuple[str, str, float]]:
+def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     """The states of the moment, as gauges: name, what it says, value."""
-    standing, cluster, counts = front.controller.standing(), front.cluster, front.store.durable_counts
-    trouble = front.store.durable_tallies.trouble
+    standing, cluster, counts = api.controller.standing(), api.cluster, api.store.durable_counts
+    trouble = api.store.durable_tallies.trouble
     yield "log_offset", "The offset that the next durable event will have.", standing.events_durable
     yield "topics", "Topics that exist.", counts.topics
     yield "partitions", "Partitions that exist.", counts.partitions
@@ -70,4 +70,4 @@ def states(front: Front) -> Iterator[tuple[str, str, float]]:
     yield "requests_in_flight", "Requests that are not answered yet.", standing.requests_open
     yield "brokers_registered", "Brokers that are known.", len(cluster.brokers)
     yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)
-    yield "ready", "1 when requests are decided and recorded.", float(why_not_ready(front) is None)
+    yield "ready", "1 when requests are decided and recorded.", float(why_not_ready(api) is None)

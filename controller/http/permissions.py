@@ -13,7 +13,7 @@ import msgspec
 from litestar import Response
 
 from controller.access.authorizer import Operation
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
 from controller.http.query_threads import Reading
 from controller.http.requests import Caller, caller_of
@@ -25,9 +25,9 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What a path that reads works with: the front for permissions, and the log, which is read in threads."""
+    """What a path that reads works with: the gateway for permissions, and the log, which is read in threads."""
 
-    front: Front
+    api: ControllerApi
     queries: Questions
     reading: Reading
 
@@ -39,43 +39,43 @@ class Reader(msgspec.Struct, frozen=True):
 
     def need(self, request: HttpRequest, topic: str | None = None) -> None:
         """Raise Refused for who may not describe the topic, or without one the cluster."""
-        need_cluster(self.front, request) if topic is None else need_topic(self.front, request, topic)
+        need_cluster(self.api, request) if topic is None else need_topic(self.api, request, topic)
 
     async def need_request(self, request: HttpRequest, request_id: str) -> None:
         """Raise Refused, alike for a request that the caller may not see and for one that does not exist."""
         if not await self.may_see_request(request, request_id):
-            need_cluster(self.front, request)
+            need_cluster(self.api, request)
 
     async def may_see_request(self, request: HttpRequest, request_id: str) -> bool:
         """True if the caller made the request, or may describe the cluster or every topic of the request."""
         caller = caller_of(request)
-        if self.front.allows(caller, "Describe"):
+        if self.api.allows(caller, "Describe"):
             return True
         topics, principal = await self.reading.run(_subjects_of, self.queries, request_id)
         return principal == caller.principal or all(
-            topic is not None and may_describe(self.front, request, topic) for topic in topics
+            topic is not None and may_describe(self.api, request, topic) for topic in topics
         )
 
 
-def may_describe(front: Front, request: HttpRequest, topic: str) -> bool:
+def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
     """Whether a topic may be shown; a look that is not worth a record."""
-    return front.allows(caller_of(request), "Describe", topic)
+    return api.allows(caller_of(request), "Describe", topic)
 
 
-def may_describe_some(front: Front, request: HttpRequest) -> bool:
+def may_describe_some(api: ControllerApi, request: HttpRequest) -> bool:
     """Whether there may be a topic that may be shown."""
-    return front.authorizer.allows_some(caller_of(request), "Describe", "Topic")
+    return api.authorizer.allows_some(caller_of(request), "Describe", "Topic")
 
 
-def need_topic(front: Front, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:
+def need_topic(api: ControllerApi, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:
     """Raise Refused for who may not do this to the topic."""
-    if not front.grants(caller_of(request), operation, topic):
+    if not api.grants(caller_of(request), operation, topic):
         raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: {operation} is needed")
 
 
-def need_cluster(front: Front, request: HttpRequest, operation: Operation = "Describe") -> None:
+def need_cluster(api: ControllerApi, request: HttpRequest, operation: Operation = "Describe") -> None:
     """Raise Refused for who may not do this to the cluster."""
-    if not front.grants(caller_of(request), operation):
+    if not api.grants(caller_of(request), operation):
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
 
@@ -87,10 +87,10 @@ def _subjects_of(queries: Questions, request_id: str) -> tuple[set[str | None], 
     return topics, next((event.principal for event in events if hasattr(event, "principal")), "")
 
 
-def may_show_request(front: Front, caller: Caller, request: IndexedRequest) -> bool:
+def may_show_request(api: ControllerApi, caller: Caller, request: IndexedRequest) -> bool:
     """True if the list of requests shows this one: the rule of `may_see_request`. A request with more topics than the
     index names is shown only to its sender and to callers who may describe the cluster."""
-    if request.principal == caller.principal or front.allows(caller, "Describe"):
+    if request.principal == caller.principal or api.allows(caller, "Describe"):
         return True
     is_named = 0 < request.num_topics == len(request.topics)
-    return is_named and all(front.allows(caller, "Describe", topic) for topic in request.topics)
+    return is_named and all(api.allows(caller, "Describe", topic) for topic in request.topics)

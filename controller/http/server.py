@@ -19,7 +19,7 @@ import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.brokers.port import Fleet
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
 from controller.http.connections import Connection, Counts, Door
 from controller.http.errors import answer_early
@@ -46,7 +46,7 @@ class HttpServer:
 
     def __init__(
         self,
-        front: Front,
+        api: ControllerApi,
         fleet: Fleet | SimulatedBrokers | None,
         query: Questions,
         metrics: Metrics,
@@ -65,9 +65,9 @@ class HttpServer:
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
-        self._parts = Parts(front, fleet, query, metrics, self._reading, self._stopping, followers, sign)
+        self._parts = Parts(api, fleet, query, metrics, self._reading, self._stopping, followers, sign)
         self._listener = HttpListener(tls, counts)
-        metrics.watch(lambda: states(front))
+        metrics.watch(lambda: states(api))
         metrics.watch(lambda: head_gauges(query))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from controller.apis.tables import broker_listener
 from controller.brokers.simulated import SimulatedBroker, SimulatedFleet
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler
 from controller.kafka.server.server import KafkaServer
 from events.catalog import Endpoint
@@ -30,7 +30,7 @@ class BrokerDoors:
         self._advertised = advertised
         self._fleet = fleet
         self._make_server = make_server
-        self._front: Front | None = None
+        self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
         self._servers: dict[BrokerId, KafkaServer] = {}
         self._kept: dict[BrokerId, socket.socket] = {}
@@ -40,9 +40,9 @@ class BrokerDoors:
         for broker in fleet.brokers.values():
             self._reserve(broker.broker_id)
 
-    async def open(self, front: Front, versions_max: dict[str, int]) -> None:
+    async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
         """Let clients in: the brokers are registered."""
-        self._front, self._versions_max = front, versions_max
+        self._api, self._versions_max = api, versions_max
         for broker in self._fleet.brokers.values():
             self._turn(broker)
         await asyncio.gather(*self._turns.values())
@@ -65,9 +65,9 @@ class BrokerDoors:
         """A broker has started or stopped: follow it, one turn after another."""
         if broker.broker_id not in self._fleet.endpoints:
             self._reserve(broker.broker_id)
-        if self._front is not None:
+        if self._api is not None:
             before = self._turns.get(broker.broker_id)
-            self._turns[broker.broker_id] = asyncio.ensure_future(self._follow(self._front, broker, before))
+            self._turns[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
 
     def _reserve(self, broker_id: BrokerId) -> None:
         """Take a free port for a broker, before it registers."""
@@ -82,13 +82,13 @@ class BrokerDoors:
         bound_port: int = kept.getsockname()[1]
         return bound_port
 
-    async def _follow(self, front: Front, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
+    async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await before
         server = self._servers.get(broker.broker_id)
         if broker.running and server is None:
             server = self._make_server(self._host, 0)
-            server.handlers = self._handlers(front, broker)
+            server.handlers = self._handlers(api, broker)
             await server.start(self._kept.pop(broker.broker_id))
             self._servers[broker.broker_id] = server
         elif not broker.running and server is not None:
@@ -96,5 +96,5 @@ class BrokerDoors:
             await server.stop(0)
             self._keep(broker.broker_id, server.port)
 
-    def _handlers(self, front: Front, broker: SimulatedBroker) -> dict[int, ApiHandler]:
-        return dict(broker_listener(front.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))
+    def _handlers(self, api: ControllerApi, broker: SimulatedBroker) -> dict[int, ApiHandler]:
+        return dict(broker_listener(api.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))

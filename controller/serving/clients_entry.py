@@ -1,4 +1,4 @@
-"""Where clients come in, of a controller and of a front alike: Kafka's listeners, HTTP's TLS, who logs in, and SIGHUP.
+"""Listeners of a controller or a gateway: Kafka, HTTP with TLS, authentication, and reload on SIGHUP.
 
 Made before anything else, so that all that settings can get wrong is found before a folder is opened.
 """

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from controller.apis.tables import HandlerTable
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.server.server import KafkaServer
 from controller.serving.listeners import Listening
 from controller.settings.load import SettingsError
@@ -35,7 +35,7 @@ _Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
 _Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 ANY = range(1)
 """The setting `any`: port 0, which the system replaces by a free one."""
-MakeHandlers = Callable[[Front, Mapping[str, int], BrokerId], HandlerTable]
+MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTable]
 
 
 class ClusterPorts:
@@ -61,17 +61,17 @@ class ClusterPorts:
             self._listen(key)
         await asyncio.gather(*self._starting)
 
-    def open(self, front: Front, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
+    def open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
         """Take requests, for each broker by the handlers that are made for it, and show these listeners to clients of
-        `front`; with the setting `none`, do nothing. Raises SettingsError where the brokers that are known need more
+        `api`; with the setting `none`, do nothing. Raises SettingsError where the brokers that are known need more
         ports than there are."""
         if not self._ports:
             return
-        front.broker_ports = self.endpoint
-        self._known = lambda: set(front.cluster.brokers)
-        self._make_handlers = lambda at, broker_id: make_handlers(front.at_listener(at), versions_max, broker_id)
+        api.broker_ports = self.endpoint
+        self._known = lambda: set(api.cluster.brokers)
+        self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), versions_max, broker_id)
         for at in self._listening.advertised:
-            for broker_id in front.cluster.brokers:
+            for broker_id in api.cluster.brokers:
                 self.endpoint(at, broker_id)
         if self.trouble is not None:
             raise SettingsError(self.trouble)

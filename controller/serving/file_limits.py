@@ -14,7 +14,7 @@ from controller.kafka.server.connection_counts import UNLIMITED, ConnectionCount
 from controller.settings.load import ServeSettings
 
 KEPT_MAX: Final = 2048
-"""File descriptors that are never given to connections: a RocksDB opens at most 512 tables; fronts have several."""
+"""File descriptors that are never given to connections: a RocksDB opens at most 512 tables; gateways have several."""
 
 
 def raise_file_limit() -> int:

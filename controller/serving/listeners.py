@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.sasl.conversation import StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.plain import PlainConversation
@@ -35,7 +35,7 @@ _MECHANISMS: Mapping[str, StartConversation] = {
 }
 _logger = structlog.get_logger("topicwright")
 
-Speaks = Callable[[Front, Mapping[str, int]], HandlerTable]
+Speaks = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
 """What makes the handlers of a listener."""
 
 
@@ -168,10 +168,12 @@ class Listening:
         said = _advertised(self._settings)
         self.advertised = tuple(said.get(server.listener, _where(server)) for server in self.servers)
 
-    def open(self, front: Front, versions_max: Mapping[str, int], make_handlers: Speaks = controller_listener) -> None:
+    def open(
+        self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: Speaks = controller_listener
+    ) -> None:
         """Take requests: of those APIs that `make_handlers` gives handlers for."""
         for server, advertised in zip(self.servers, self.advertised, strict=True):
-            server.handlers = make_handlers(front.at_listener(advertised), versions_max)
+            server.handlers = make_handlers(api.at_listener(advertised), versions_max)
 
     def reload(self) -> None:
         """Read the files of TLS anew; those that cannot be read leave their listener as it is, with a log line."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from controller.front.front import new_topic_ids
+from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies

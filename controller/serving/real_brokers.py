@@ -25,7 +25,7 @@ from controller.apis.kraft.quorum import quorum_handlers
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -100,33 +100,33 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(
-    fleet: KraftFleet, of_brokers_name: str, front: Front, versions_max: Mapping[str, int], priority: int = 0
+    fleet: KraftFleet, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
     `priority` is what this voter shows of how much it wants to lead."""
-    by_broker = partial(needing, front, "ClusterAction")
+    by_broker = partial(needing, api, "ClusterAction")
     members, node = fleet.membership, fleet.node
     unregister = UnregisterControllerHandler(
         node, fleet.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
     )
     of_brokers: dict[int, Handler] = {
-        ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(front, members), BrokerRegistrationResponse),
+        ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(api, members), BrokerRegistrationResponse),
         ApiKey.BROKER_HEARTBEAT: by_broker(
-            BrokerHeartbeatHandler(front, members, fleet.confirmations), BrokerHeartbeatResponse
+            BrokerHeartbeatHandler(api, members, fleet.confirmations), BrokerHeartbeatResponse
         ),
-        ApiKey.UNREGISTER_BROKER: needing(front, "Alter", UnregisterBrokerHandler(front), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(front, node, fleet.replication.registered),
+        ApiKey.UNREGISTER_BROKER: needing(api, "Alter", UnregisterBrokerHandler(api), UnregisterBrokerResponse),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, fleet.replication.registered),
         ApiKey.CONTROLLER_REGISTRATION: by_broker(
             ControllerRegistrationHandler(node, fleet.replication.registered), ControllerRegistrationResponse
         ),
-        ApiKey.UNREGISTER_CONTROLLER: needing(front, "Alter", unregister, UnregisterControllerResponse),
+        ApiKey.UNREGISTER_CONTROLLER: needing(api, "Alter", unregister, UnregisterControllerResponse),
     }
     of_quorum: dict[int, Handler] = {
-        **quorum_handlers(front, node, fleet.replication, time.monotonic),
-        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(front, node.quorum),
+        **quorum_handlers(api, node, fleet.replication, time.monotonic),
+        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
     }
-    table = kraft_listener(front, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
-    if front.advertised.name != of_brokers_name:
+    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
+    if api.advertised.name != of_brokers_name:
         table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
     features = supported_features(priority)
     return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(fleet))

@@ -28,10 +28,10 @@ from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import ControllerApi
 from controller.engine.flushing import Flusher
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.front import Front
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
@@ -162,7 +162,7 @@ class Service:
             clock_s=time.perf_counter,
         )
         self._snapshotting.begin()
-        self._make_front()
+        self._make_api()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
         if isinstance(self.fleet, KraftFleet):
@@ -198,7 +198,7 @@ class Service:
         self.metrics.watch(fleet.gauges)
         listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
         handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
-        listening.open(self.front, dict(settings.api_versions_max), handlers)
+        listening.open(self.api, dict(settings.api_versions_max), handlers)
         member.start(controller.background)
         try:
             async with asyncio.TaskGroup() as both:  # no vote waits for pages
@@ -218,9 +218,9 @@ class Service:
     async def _start_http(self) -> None:
         options = self.options
         self._keep_heads()
-        self.front.policies = () if self._policies is None else self._policies.in_force
+        self.api.policies = () if self._policies is None else self._policies.in_force
         self.http = (await asyncio.to_thread(_http_server))(
-            self.front,
+            self.api,
             self.fleet,
             Questions([self._query]),
             self.metrics,
@@ -238,7 +238,7 @@ class Service:
         if archiving is not None:
             self.controller.background(archiving.run())
             self.metrics.watch(archiving.gauges)
-            self.front.archive_trouble = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
+            self.api.archive_trouble = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
@@ -262,11 +262,11 @@ class Service:
     def _flushed(self) -> None:
         self._snapshotting.reached(self.controller.store.durable_counts.topics)
 
-    def _make_front(self) -> None:
+    def _make_api(self) -> None:
         settings = self.options.settings
         entrance, listening = self._entrance, self._entrance.listening
         advertised = entrance.advertised
-        self.front = Front(
+        self.api = ControllerApi(
             self.controller,
             node_id=settings.node_id,
             advertised=advertised,
@@ -274,15 +274,15 @@ class Service:
             authorizer=entrance.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
-        self.front.static_configs = settings.static_configs()
+        self.api.static_configs = settings.static_configs()
         self._doors: BrokerDoors | None = None
         if self._member is not None:
             member = self._member
-            self.front.fleet_trouble, self.front.quorum = lambda: member.trouble, member.shown
+            self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
             return
         if isinstance(self.fleet, ClusterFleet):
             fleet = self.fleet
-            self.front.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
+            self.api.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
             return
         assert isinstance(self.fleet, SimulatedFleet), "there is no other"
         self.fleet.default_endpoints = listening.advertised
@@ -295,12 +295,12 @@ class Service:
         listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
             handlers = partial(cluster_listener, link=self._cluster.link, clients=RecordClients())
-            self._ports.open(self.front, versions_max, handlers)
-            listening.open(self.front, versions_max, handlers)
+            self._ports.open(self.api, versions_max, handlers)
+            listening.open(self.api, versions_max, handlers)
         else:
-            listening.open(self.front, versions_max)
+            listening.open(self.api, versions_max)
         if self._doors is not None:
-            await self._doors.open(self.front, versions_max)
+            await self._doors.open(self.api, versions_max)
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP)."""

@@ -109,10 +109,10 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_archive_interval_events: int
     log_events_retention_ms: int
     log_events_retention_bytes: int
-    front_heartbeat_interval_ms: int
-    front_session_timeout_ms: int
-    front_answer_timeout_ms: int
-    stream_fronts_topic: str
+    gateway_heartbeat_interval_ms: int
+    gateway_session_timeout_ms: int
+    gateway_answer_timeout_ms: int
+    stream_gateways_topic: str
     cluster_client_properties_file: str | None
     cluster_watch_interval_ms: int
     cluster_configs_watch_interval_ms: int

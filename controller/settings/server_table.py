@@ -121,7 +121,7 @@ SETTINGS: tuple[Setting, ...] = (
         _LONG,
         "600000",
         "How often a signed head is kept as an event of the log, where there are new events: by serve, and by the "
-        "worker that owns a partition. Fronts sign heads when they are requested, and keep none.",
+        "worker that owns a partition. Gateways sign heads when they are requested, and keep none.",
         AtLeast(1),
     ),
     Setting(
@@ -209,14 +209,14 @@ SETTINGS: tuple[Setting, ...] = (
         "stream.commands.topic",
         _STRING,
         "topicwright.commands",
-        "Workers and fronts: the topic that commands are put in.",
+        "Workers and gateways: the topic that commands are put in.",
         form="the name of a topic",
     ),
     Setting(
         "stream.events.topic",
         _STRING,
         "topicwright.events",
-        "Workers and fronts: the topic that decisions are written to. It is the whole truth, and kept for ever.",
+        "Workers and gateways: the topic that decisions are written to. It is the whole truth, and kept for ever.",
         form="the name of a topic",
     ),
     Setting(
@@ -253,7 +253,7 @@ SETTINGS: tuple[Setting, ...] = (
         "store.cache.bytes",
         _LONG,
         str(128 * MEBIBYTE),
-        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics. A worker or a front "
+        "Memory for state read from the log: half for RocksDB's blocks, half for decoded topics. A worker or a gateway "
         "divides it by the partitions of its log. Write buffers come on top: three times the blocks' part, at least "
         "8 MiB and at most 48 MiB for each log or partition.",
         AtLeast(MEBIBYTE),
@@ -297,27 +297,27 @@ SETTINGS: tuple[Setting, ...] = (
         "How many bytes of archived events stay in the data folder at most; -1 sets no limit.",
         AtLeastOr(0, -1),
     ),
-    Setting("front.heartbeat.interval.ms", _INT, "500", "How often a front says that it lives.", AtLeast(10)),
+    Setting("gateway.heartbeat.interval.ms", _INT, "500", "How often a gateway says that it lives.", AtLeast(10)),
     Setting(
-        "front.session.timeout.ms",
+        "gateway.session.timeout.ms",
         _INT,
         "5000",
-        "After so long without a sign of life a front is no longer shown to clients, and one that does not hear itself "
-        "takes Kafka for lost.",
+        "A gateway without a heartbeat for this long is no longer shown to clients. A gateway that does not receive "
+        "its own heartbeats for this long treats Kafka as lost.",
         AtLeast(100),
     ),
     Setting(
-        "front.answer.timeout.ms",
+        "gateway.answer.timeout.ms",
         _INT,
         "30000",
-        "How long a front waits for a decision where the request has no timeout of its own.",
+        "How long a gateway waits for a decision where the request has no timeout of its own.",
         AtLeast(1),
     ),
     Setting(
-        "stream.fronts.topic",
+        "stream.gateways.topic",
         _STRING,
-        "topicwright.fronts",
-        "The topic in which fronts say that they live.",
+        "topicwright.gateways",
+        "The topic in which gateways say that they live.",
         form="the name of a topic",
     ),
     Setting(

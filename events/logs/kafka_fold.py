@@ -1,4 +1,4 @@
-"""The one rule by which everybody reads a partition of the events topic: workers, fronts and replay.
+"""The one rule by which everybody reads a partition of the events topic: workers, gateways and replay.
 
 Several workers may write a partition for a while, each believing that it owns it, and a command may be decided twice.
 What counts is settled by the order of the topic alone:

@@ -184,7 +184,7 @@ class TopicConfigsShape(msgspec.Struct, frozen=True):
 
 class PoliciesShape(msgspec.Struct, frozen=True, kw_only=True):
     """What judges topics before they are created. `class_names` are those of the settings that decide; `policies` have
-    their rules, null where that is not known: of the past, and at a front, where workers judge. `refused` counts the
+    their rules, null where that is not known: of the past, and at a gateway, where workers judge. `refused` counts the
     day before the newest event that the answer shows, and the refusals of built-in rules too."""
 
     class_names: tuple[str, ...]

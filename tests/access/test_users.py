@@ -123,7 +123,7 @@ def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
     return [(each.iterations, each.salt) for each in credentials]
 
 
-def test_made_up_salts_are_the_same_after_a_restart_and_at_all_fronts(users: Users, file: Path) -> None:
+def test_made_up_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
     again = Users(users._cluster, file)
     assert _seen(users, range(50)) == _seen(again, range(50))
     other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))

@@ -12,9 +12,9 @@ from typing import Any
 from controller.access.authorizer import Authorizer
 from controller.apis.tables import HandlerTable, broker_listener, controller_listener
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.front import Front
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.session import Session
@@ -35,13 +35,13 @@ class Unheard:
 class Rig:
     """One controller and its listeners."""
 
-    def __init__(self, log: InMemoryLog, controller: Controller, front: Front, fleet: SimulatedFleet) -> None:
+    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, fleet: SimulatedFleet) -> None:
         self.log = log
         self.controller = controller
-        self.front = front
+        self.api = api
         self.fleet = fleet
-        self.listener: HandlerTable = controller_listener(front, {})
-        self.broker: HandlerTable = broker_listener(front, {}, 1)
+        self.listener: HandlerTable = controller_listener(api, {})
+        self.broker: HandlerTable = broker_listener(api, {}, 1)
 
     async def call(self, key: int, version: int, request: Message, principal: str = "User:ANONYMOUS") -> Any:
         """The controller's answer, or what its handler raises."""
@@ -77,11 +77,13 @@ async def rig(
     fleet.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
     controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
-    front = Front(controller, node_id=0, advertised=endpoint, authorizer=authorizer, broker_listeners=broker_listeners)
+    api = ControllerApi(
+        controller, node_id=0, advertised=endpoint, authorizer=authorizer, broker_listeners=broker_listeners
+    )
     await controller.start(tuple(sorted((settings or {}).items())), "1.0")
     await controller.decided()
     try:
-        yield Rig(log, controller, front, fleet)
+        yield Rig(log, controller, api, fleet)
     finally:
         await controller.stop()
         log.close()

@@ -36,7 +36,7 @@ async def guarded() -> AsyncIterator[Rig]:
     made: list[Rig] = []
 
     def held() -> Acls:
-        return made[0].front.cluster.acls
+        return made[0].api.cluster.acls
 
     async with rig(authorizer=StandardAuthorizer(held, super_users=[ADMIN])) as one:
         made.append(one)
@@ -203,7 +203,7 @@ async def test_many_quotas_of_one_request_are_changed_in_parts(monkeypatch: pyte
         answer = await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, AlterClientQuotasRequest(entries=entries))
         assert [entry.entity[0].entity_name for entry in answer.entries] == users
         assert [entry.error_code for entry in answer.entries] == [0] * 35 + [42, 42], "one named twice, in any part"
-        assert {entity[0][1] for entity in one.front.cluster.quotas} == set(users)
+        assert {entity[0][1] for entity in one.api.cluster.quotas} == set(users)
 
 
 async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() -> None:
@@ -216,7 +216,7 @@ async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() ->
         over = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=more, timeout_ms=5000))
         assert over.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert over.throttle_time_ms > 0
-        assert one.front.topic("b") is None
+        assert one.api.topic("b") is None
         old = await one.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=more, timeout_ms=5000))
         assert (old.topics[0].error_code, old.throttle_time_ms > over.throttle_time_ms) == (0, True)
         rejected = [event for event in events_of(one) if isinstance(event, CreateRejected)]

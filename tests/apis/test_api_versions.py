@@ -105,7 +105,7 @@ def test_a_client_that_expects_another_node_is_to_bootstrap_again(
 async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_listeners: bool) -> None:
     async with rig(broker_listeners=broker_listeners) as served:
         if broker_listeners:  # at ports of their own
-            served.front.advertised = replace(ENDPOINT, port=9099)
+            served.api.advertised = replace(ENDPOINT, port=9099)
         nodes = {0} if broker_listeners else {0, 1, 2, 3}
 
         async def codes(table: HandlerTable, cluster_id: str) -> set[int]:
@@ -119,9 +119,9 @@ async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_
             answers: Any = {each: table[18].handle(context, request) for each, request in asked.items()}
             return {each for each, answer in answers.items() if answer.error_code == 0}
 
-        assert await codes(served.listener, served.front.cluster_id) == nodes
+        assert await codes(served.listener, served.api.cluster_id) == nodes
         assert await codes(served.listener, "another") == set()
-        assert await codes(served.broker, served.front.cluster_id) == {1}
+        assert await codes(served.broker, served.api.cluster_id) == {1}
 
 
 async def test_simulated_brokers_have_the_newest_levels_of_features() -> None:

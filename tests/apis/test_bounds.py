@@ -359,4 +359,4 @@ async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytes
         codes = {each.user: each.error_code for each in answer.results}
         assert list(codes) == ["u34", *users[:34]], "in the order in which they are first named"
         assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in whatever parts"
-        assert {user for user, _ in one.front.cluster.scram} == set(users) - {"u3", "u34"}
+        assert {user for user, _ in one.api.cluster.scram} == set(users) - {"u3", "u34"}

@@ -76,7 +76,7 @@ def changes(a: Rig) -> list[tuple[str, dict[str, str]]]:
 
 async def test_every_config_of_a_broker_is_shown() -> None:
     async with rig({"num.partitions": "3", "log.retention.hours": "24"}) as a:
-        a.front.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
+        a.api.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
         for broker in ("1", "2", "3"):
             found = await described(a, broker)
             assert found.error_code == 0
@@ -122,7 +122,7 @@ async def test_a_node_has_one_logger_which_has_the_level_of_the_settings() -> No
     async with rig() as a:
         (root,) = (await described(a, "1", kind=LOGGER)).configs
         assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
-        a.front.static_configs = {"log.level": "warning"}
+        a.api.static_configs = {"log.level": "warning"}
         assert (await shown(a, "2", "root", LOGGER)).value == "WARN"
         assert (await described(a, "1", "another", kind=LOGGER)).configs == ()
         refusals = {
@@ -327,13 +327,13 @@ async def test_an_unclean_election_that_all_brokers_allow_is_held_at_once() -> N
         for broker in (1, 2):
             a.fleet.stop_broker(broker)
             await reviewed(a)
-        first = a.front.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
+        first = a.api.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
         assert first.leader == -1
         a.fleet.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
         await reviewed(a)
         assert await altered(a, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
         await reviewed(a)
-        assert a.front.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
+        assert a.api.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
         elected = [decode_event(*pair).event for pair in a.log.read()]
         assert [e.reason for e in elected if isinstance(e, LeaderElected)][-1].startswith("unclean election")
 

@@ -52,7 +52,7 @@ class Brokers:
 
 async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: int = 4, principal: str = "") -> Any:
     resources = tuple(DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in names)
-    row = to_brokers(a.front, dict(a.listener), SPOKEN, brokers)[ApiKey.DESCRIBE_CONFIGS]
+    row = to_brokers(a.api, dict(a.listener), SPOKEN, brokers)[ApiKey.DESCRIBE_CONFIGS]
     connection = ClientConnection(session=Session(principal=principal or "User:ANONYMOUS"))
     context = RequestContext(ApiKey.DESCRIBE_CONFIGS, version, connection=connection)
     answer: Any = row.handle(context, DescribeConfigsRequest(resources=resources))

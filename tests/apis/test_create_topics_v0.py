@@ -40,7 +40,7 @@ async def test_such_a_request_is_logged_and_its_client_disconnected(
         with pytest.raises(Disconnect, match="InvalidRequest: topic "):
             await a.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
         assert rejected(a) == logged
-        assert a.front.store.durable_named("plain") is None, "nothing of such a request is created"
+        assert a.api.store.durable_named("plain") is None, "nothing of such a request is created"
 
 
 async def test_later_versions_refuse_the_topic_alone() -> None:

@@ -41,7 +41,7 @@ async def test_every_config_of_a_group_is_shown_with_where_it_comes_from() -> No
             name for name, row in GROUP_CONFIGS.items() if not row.internal
         ]
         assert {each.name for each in found.configs if not each.documentation or each.read_only} == set()
-        a.front.static_configs = {f"group.{KEY}": "46000"}
+        a.api.static_configs = {f"group.{KEY}": "46000"}
         assert await altered(a, "g", " 50000") == (0, None)
         (own,), (other,) = (await described(a, "g", KEY)).configs, (await described(a, "h", KEY)).configs
         chain = [("50000", OF_GROUP), ("46000", STATIC), ("45000", DEFAULT)]

@@ -38,7 +38,7 @@ async def test_a_large_topic_is_not_encoded_on_the_loop(how: str, monkeypatch: p
         for topic in topics:
             created = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=(topic,), timeout_ms=60_000))
             assert [each.error_code for each in created.topics] == [0]
-        large = one.front.topic("large")
+        large = one.api.topic("large")
         assert large is not None
         monkeypatch.setattr(metadata, "encode_element", noted)
         wanted: dict[str, tuple[MetadataRequestTopic, ...] | None] = {
@@ -53,9 +53,9 @@ async def test_a_large_topic_is_not_encoded_on_the_loop(how: str, monkeypatch: p
         )
         for _ in range(2):
             answer = await one.call(ApiKey.METADATA, VERSION, request)
-            live, operations = one.front.cluster.live, OPERATIONS_OMITTED
+            live, operations = one.api.cluster.live, OPERATIONS_OMITTED
             if how == "with operations":
-                operations = one.front.topic_operations(_everybody(), "large")
+                operations = one.api.topic_operations(_everybody(), "large")
                 assert operations > 0
             whole = encode_element(ApiKey.METADATA, VERSION, metadata._response_topic(large, live, operations))
             assert list(answer.topics).count(whole) == 1

@@ -158,18 +158,18 @@ async def test_a_request_at_a_brokers_listener_goes_to_where_that_broker_is_now(
         went.append(to)
         return ANSWER
 
-    front = Front()
-    pass_on = to_broker(front, BrokerId(5), noting)  # type: ignore[arg-type]
+    api = ControllerApi()
+    pass_on = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
     with pytest.raises(ClusterUnreachable, match="broker 5 is not registered"):
         await pass_on(b"", 1)
     for port in (9092, 9095):
-        front.moves(port)
+        api.moves(port)
         assert await pass_on(b"", 1) == ANSWER
     assert went == [("broker5", 9092), ("broker5", 9095)]
 
 
-class Front:
-    """The part of a front that knows where brokers are."""
+class ControllerApi:
+    """The part of a gateway that knows where brokers are."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()

@@ -142,7 +142,7 @@ async def test_auto_creation_needs_create() -> None:
         request = MetadataRequest(topics=(MetadataRequestTopic(name="mine"),), allow_auto_topic_creation=True)
         await a.call(ApiKey.METADATA, 12, request, BOB)
         await a.controller.decided()
-        assert a.front.store.durable_named("mine") is None
+        assert a.api.store.durable_named("mine") is None
 
 
 async def test_offsets_and_groups_need_describe() -> None:

@@ -1,4 +1,4 @@
-"""The query commands on the folder of a stopped worker or front, a log for each partition."""
+"""The query commands on the folder of a stopped worker or gateway, a log for each partition."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, capsys: p
     state.close()
     (folder / "partition-00001").rename(folder / "elsewhere")
     code, _, err = _run(capsys, "topics", "--data", folder)
-    assert (code, "does not hold partition 1: name the folder of a front" in err) == (2, True)
+    assert (code, "does not hold partition 1: name the folder of a gateway" in err) == (2, True)
 
 
 def test_each_partition_has_a_tree_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

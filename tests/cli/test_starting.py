@@ -32,7 +32,7 @@ WORKERS = (
     ("command", "arguments", "says"),
     [
         *(("worker", *case) for case in (*BOTH, *WORKERS)),
-        *(("front", *case) for case in BOTH),
+        *(("gateway", *case) for case in BOTH),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], says: str) -> None:

@@ -34,7 +34,7 @@ def altered(admin: AdminClient, name: str, key: str, value: str | None) -> None:
     future.result(60)
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
 def test_confluent_reads_and_changes_them(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     of_one = described(admin, "1")

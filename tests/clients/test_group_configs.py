@@ -42,7 +42,7 @@ def seen(admin: AdminClient, value: str, source: int) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
 def test_librdkafka_reads_and_changes_them(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     assert {KEY, "share.auto.offset.reset", "streams.num.standby.replicas"} <= described(admin, "readers").keys()

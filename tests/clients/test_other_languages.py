@@ -94,7 +94,7 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: KafkaTools) -> Non
     assert gone.lines[0] == f"Error while executing topic command : Topic '{topic}' does not exist as expected"
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "front"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
 def test_kafka_configs_of_brokers(bootstrap: str, java_tools: KafkaTools) -> None:
     of_all, of_one = (
         ["--entity-type", "brokers", "--entity-default"],

@@ -22,7 +22,7 @@ from controller.brokers.kraft.fleet import KraftFleet
 from controller.http.metrics import Metrics
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service
-from controller.stream.front.service import FrontService
+from controller.stream.gateway.service import GatewayService
 from controller.stream.worker.status import WorkerStatus
 from tests.http.service import service
 from tests.support.tools import ROOT, cached
@@ -65,7 +65,7 @@ async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
     async with service() as one:
         adds: tuple[Callable[[Any], Any], ...] = (
             Service._gauges,
-            FrontService._gauges,
+            GatewayService._gauges,
             Member.gauges,
             KraftFleet.gauges,
         )

@@ -60,7 +60,7 @@ def test_there_is_what_a_topicwright_is_made_of() -> None:
         "topicwright-serve": 1,
         "topicwright-voter": 3,
         "topicwright-worker": 2,
-        "topicwright-front": 2,
+        "topicwright-gateway": 2,
     }, "serve is one process: its log has one writer"
     assert set(of("PodDisruptionBudget")) == {name for name, count in replicas.items() if count > 1}
     assert all(one["spec"]["maxUnavailable"] == 1 for one in of("PodDisruptionBudget").values())
@@ -91,7 +91,7 @@ def test_its_command_is_one_that_topicwright_takes(name: str, tmp_path: Path) ->
         assert {str(each) for each in path.parents} & mounts, f"{path} is in no volume"
     ports = {each["name"]: each["containerPort"] for each in one["ports"]}
     assert ports["http"] == parsed.http.port
-    if parsed.command in {"serve", "front", "join"}:
+    if parsed.command in {"serve", "gateway", "join"}:
         (advertised,) = settings.advertised_listeners
         assert advertised.port in ports.values()
 

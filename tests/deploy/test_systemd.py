@@ -27,7 +27,7 @@ def unit(path: Path) -> configparser.SectionProxy:
 
 
 def test_there_is_one_for_each_kind_of_process() -> None:
-    assert [path.stem.removeprefix("topicwright-") for path in UNITS] == ["front", "join", "serve", "worker"]
+    assert [path.stem.removeprefix("topicwright-") for path in UNITS] == ["gateway", "join", "serve", "worker"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)

@@ -32,9 +32,9 @@ TYPED = {
     "2026-07-17T10:00:00Z": "now",
 }  # fmt: skip
 """What is typed for the words that stand for others on this folder; an ID is that of the newest request."""
-RUNS_ON = ("serve", "worker", "front", "join", "demo")
+RUNS_ON = ("serve", "worker", "gateway", "join", "demo")
 """They run until somebody ends them, and have tests of their own; `demo` too."""
-ELSEWHERE = ("example", "kafka://", "--follow", "front:9093", "/etc/", "replay report", "backup", "BACKUP")
+ELSEWHERE = ("example", "kafka://", "--follow", "gateway:9093", "/etc/", "replay report", "backup", "BACKUP")
 """What needs a machine or a backup that is not here, never ends, or is Spark's alone: they have tests of their own."""
 FOUND = ("diff", "replay backtest")
 """They end with 1 where they found something."""

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.port import Reply
 from controller.machine.commands.commands import (
     ChangeSettings,
     CreatePartitions,

@@ -13,9 +13,9 @@ import pytest
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.port import Reply
 from controller.machine.commands.commands import ChangeSettings, CreateTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Recorded, SettingsChanged

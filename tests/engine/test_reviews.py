@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.front.port import Reply
+from controller.controller_api import Reply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import after_events, blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of

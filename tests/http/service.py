@@ -12,9 +12,9 @@ import httpx
 
 from controller.access.authorizer import Authorizer
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.front import Front
 from controller.http.metrics import Metrics
 from controller.http.reach import Logins
 from controller.http.server import HttpServer
@@ -91,7 +91,7 @@ class Service:
             policies=judge,
         )
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
-        self.front = Front(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
+        self.api = ControllerApi(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
         self.query = Questions([Query(log, lambda: self.controller.store)])
         self._logins = logins
         self.http = self.another_http()
@@ -100,7 +100,7 @@ class Service:
 
     def another_http(self) -> HttpServer:
         """One more HTTP side of the same controller, not started."""
-        return HttpServer(self.front, self.fleet, self.query, self.metrics, logins=self._logins)
+        return HttpServer(self.api, self.fleet, self.query, self.metrics, logins=self._logins)
 
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""
@@ -125,7 +125,7 @@ class Service:
 
     async def live(self, *broker_ids: int) -> None:
         """Wait until just these brokers are live and all topics have been looked at."""
-        await self.until(lambda: tuple(self.front.cluster.live) == broker_ids and self.controller.is_settled())
+        await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_settled())
 
 
 def followers(one: Service) -> int:

@@ -98,7 +98,7 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
         assert await _post(one, "k", 201, name="pay.t") == made
         one.fleet.set_delay(3, 60_000)
         waiting = asyncio.create_task(_post(one, "left", 503, name="pay.u"))
-        await one.until(lambda: one.front.topic("pay.u") is not None)
+        await one.until(lambda: one.api.topic("pay.u") is not None)
         await one.http.stop()
         await waiting
     async with service(log, settings=POLICY, judge=judge) as one:

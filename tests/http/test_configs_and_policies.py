@@ -34,7 +34,7 @@ async def test_policies_in_force_and_whom_they_refused() -> None:
         before = (await one.get("/brokers"))["as_of"]["offset"]
         await one.create("orphan", 403)
         await one.create("orphan-2", 403)
-        one.front.policies = (PolicyInForce("tests.Owned"),)
+        one.api.policies = (PolicyInForce("tests.Owned"),)
         shown = await one.get("/policies")
         assert (shown["class_names"], shown["policies"]) == (["tests.Owned"], [{"name": "tests.Owned", "rules": []}])
         (refused,) = shown["refused"]

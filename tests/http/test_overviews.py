@@ -94,7 +94,7 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
         one.fleet.set_delay(1, 60_000)
         slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
-        await one.until(lambda: (topic := one.front.topic("pay.slow")) is not None and len(topic.propagated) == 1)
+        await one.until(lambda: (topic := one.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
         assert waiting["name"] == slow["name"]
         assert "1 of 2 live brokers know it" in waiting["waits_for"]
@@ -295,7 +295,7 @@ async def test_what_is_different_between_two_moments() -> None:
         await one.create("same", 409)
         await one.request("POST", "/v1/simulated/brokers/3/stop")
         await one.live(1, 2)
-        await one.until(lambda: one.front.store.durable_tallies.trouble.under_replicated == 8)
+        await one.until(lambda: one.api.store.durable_tallies.trouble.under_replicated == 8)
         shown = await one.get(f"/v1/diff?from={start}")
         topics = {each["name"]: each for each in shown["topics"]}
         assert {name: each["change"] for name, each in topics.items()} == {

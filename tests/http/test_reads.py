@@ -34,7 +34,7 @@ async def test_a_topic_is_shown_with_all_that_made_it() -> None:
     async with service() as one:
         await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
         shown = await one.get("/topics/t")
-        topic = one.front.store.durable_named("t")
+        topic = one.api.store.durable_named("t")
         assert topic is not None
         assert shown == {
             "name": "t",
@@ -98,7 +98,7 @@ async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too() -> 
 
 
 def _partition(one: Service, name: str) -> Any:
-    topic = one.front.store.durable_named(name)
+    topic = one.api.store.durable_named(name)
     assert topic is not None
     return topic.partitions[0]
 

@@ -22,7 +22,7 @@ async def test_a_broker_joins_with_the_next_id_and_fills_a_place_that_was_kept()
 
 
 def _isr(one: object) -> set[int]:
-    topic = one.front.store.durable_named("t")  # type: ignore[attr-defined]
+    topic = one.api.store.durable_named("t")  # type: ignore[attr-defined]
     return set(topic.partitions[0].isr)
 
 
@@ -63,7 +63,7 @@ async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused() -> None:
             "rack: Expected `str` of length >= 1"
             in (await one.request("POST", "/simulated/brokers", 400, json={"rack": ""}))["message"]
         )
-        assert tuple(one.front.cluster.live) == (1, 2, 3)
+        assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
 async def test_no_more_brokers_are_added_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,7 +292,7 @@ async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_
     async with service() as one:
         await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
-        await one.until(lambda: one.front.store.durable_counts.topics == 1)
+        await one.until(lambda: one.api.store.durable_counts.topics == 1)
         await one.http.stop()
         reply = await waiting
         assert reply["error"] == "REQUEST_TIMED_OUT"
@@ -309,7 +309,7 @@ async def test_a_page_of_another_site_may_change_nothing() -> None:
         two = [*own.items(), ("Origin", "http://elsewhere.example")]
         await one.request("POST", "/topics", 403, json={"name": "t"}, headers=two)
         await one.request("POST", "/topics", 201, json={"name": "t"}, headers=own)
-        assert tuple(one.front.cluster.live) == (1, 2, 3)
+        assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
 def test_the_users_page_shows_the_status_of_every_error() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from controller.stream.front.members import NODE_IDS_FROM
+from controller.stream.gateway.members import NODE_IDS_FROM
 from tests.reference.cases import NO_ID, STRANGE_ID, Body, Row
 
 SOURCES = {

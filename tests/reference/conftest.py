@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.stream.front.members import NODE_IDS_FROM
+from controller.stream.gateway.members import NODE_IDS_FROM
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case
 from tests.reference.differences import Fleet, versions_of, versions_that_differ
@@ -44,9 +44,9 @@ def embedded_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.fixture(scope="session")
-def front_answers(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """The same of a front with a worker behind it."""
-    return _answers_of_fronts("front", kafka44, tmp_path_factory.mktemp("table-front"))
+def gateway_answers(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    """The same of a gateway with a worker behind it."""
+    return _answers_of_gateways("gateway", kafka44, tmp_path_factory.mktemp("table-gateway"))
 
 
 @pytest.fixture(scope="session")
@@ -63,10 +63,10 @@ def cluster_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 @pytest.fixture(scope="session")
 def fleet_answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """The same of a front with a worker behind it, before the Kafka that holds their log."""
+    """The same of a gateway with a worker behind it, before the Kafka that holds their log."""
     folder = tmp_path_factory.mktemp("table-fleet")
     with reference_kafka(folder / "kafka") as kafka:
-        return _answers_of_fronts("fleet", kafka, folder, "cluster")
+        return _answers_of_gateways("fleet", kafka, folder, "cluster")
 
 
 AUTO = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
@@ -74,7 +74,7 @@ NO_AUTO = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
 
 _OF: Mapping[str, Fleet] = {
     "embedded": "simulated",
-    "front": "simulated",
+    "gateway": "simulated",
     "cluster": "cluster",
     "fleet": "workers' cluster",
 }
@@ -96,18 +96,18 @@ def cases_for(server: str) -> Mapping[str, Case]:
 
 @pytest.fixture(params=list(_OF))
 def topicwright_answers(request: pytest.FixtureRequest) -> tuple[Fleet, Mapping[str, Case], Answers]:
-    """Topicwright as a process of its own, and as a front of workers; each with simulated brokers, and before a Kafka
+    """Topicwright as a process of its own, and as a gateway of workers; each with simulated brokers, and before a Kafka
     cluster: who carries decisions out, the cases as they were sent, and the answers."""
     answers: Answers = request.getfixturevalue(f"{request.param}_answers")
     return _OF[request.param], cases_for(request.param), answers
 
 
-def _answers_of_fronts(server: str, kafka: ReferenceKafka, folder: Path, brokers: str = "simulated:3") -> Answers:
+def _answers_of_gateways(server: str, kafka: ReferenceKafka, folder: Path, brokers: str = "simulated:3") -> Answers:
     cases = cases_for(server)
     with stream(folder / "auto", kafka.bootstrap, f"table-{server}-auto", AUTO, brokers=brokers) as running:
-        answers = _answers_with_auto(running.fronts[0], cases)
+        answers = _answers_with_auto(running.gateways[0], cases)
     with stream(folder / "no-auto", kafka.bootstrap, f"table-{server}-no-auto", NO_AUTO, brokers=brokers) as running:
-        return {**answers, **_answers_without_auto(running.fronts[0], cases)}
+        return {**answers, **_answers_without_auto(running.gateways[0], cases)}
 
 
 def _answers_with_auto(server: Topicwright, cases: Mapping[str, Case]) -> Answers:

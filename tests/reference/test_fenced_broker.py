@@ -95,17 +95,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Answers:
         return send_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
 
 
-@pytest.fixture(scope="module", params=["embedded", "front"])
+@pytest.fixture(scope="module", params=["embedded", "gateway"])
 def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Topicwright's answers as a process of its own, and as a front of workers."""
+    """Topicwright's answers as a process of its own, and as a gateway of workers."""
     folder = tmp_path_factory.mktemp("fenced") / "topicwright"
     if request.param == "embedded":
         with topicwright(folder, TABLE_SETTINGS) as server:
             return send_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
     kafka44: ReferenceKafka = request.getfixturevalue("kafka44")
     with stream(folder, kafka44.bootstrap, "fenced", TABLE_SETTINGS) as running:
-        front = running.fronts[0]
-        return send_all({1: front.kafka}, CASES, prepared=lambda: front.stop_broker(DOWN))
+        gateway = running.gateways[0]
+        return send_all({1: gateway.kafka}, CASES, prepared=lambda: gateway.stop_broker(DOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -21,7 +21,7 @@ from events.names import BrokerId
 from tests.support.ports import free_ports
 
 
-class Front:
+class Gateway:
     """The brokers of a cluster that a controller knows, by id."""
 
     def __init__(self, *ids: int) -> None:
@@ -31,7 +31,7 @@ class Front:
     def know(self, *ids: int) -> None:
         self.cluster = Cluster(brokers={BrokerId(each): None for each in ids})  # type: ignore[misc]
 
-    def at_listener(self, at: Endpoint) -> Front:
+    def at_listener(self, at: Endpoint) -> Gateway:
         return self
 
     def port(self, broker_id: int, at: Endpoint) -> int | None:
@@ -41,16 +41,16 @@ class Front:
 
 
 @asynccontextmanager
-async def served(folder: Path, front: Front, ports: str = "any") -> AsyncIterator[tuple[ClusterPorts, Endpoint]]:
+async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIterator[tuple[ClusterPorts, Endpoint]]:
     settings = load_settings(overrides=[f"cluster.broker.ports={ports}"])
     listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    users = Users(lambda: front.cluster, None)
+    users = Users(lambda: gateway.cluster, None)
     listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
     made = ClusterPorts(folder, settings.cluster_broker_ports, listening)
     await listening.start()
     try:
         await made.start()
-        made.open(front, {}, lambda *_: {})  # type: ignore[arg-type]
+        made.open(gateway, {}, lambda *_: {})  # type: ignore[arg-type]
         yield made, listening.advertised[0]
     finally:
         await made.stop(0)
@@ -72,10 +72,10 @@ def range_of(count: int) -> tuple[str, list[int]]:
 
 async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_them(tmp_path: Path) -> None:
     text, ports = range_of(3)
-    front = Front(5, 3)
-    async with served(tmp_path, front, text) as (_, at):
-        assert [front.port(each, at) for each in (5, 3)] == ports[:2]
-    later = Front(1, 3, 5)
+    gateway = Gateway(5, 3)
+    async with served(tmp_path, gateway, text) as (_, at):
+        assert [gateway.port(each, at) for each in (5, 3)] == ports[:2]
+    later = Gateway(1, 3, 5)
     async with served(tmp_path, later, text) as (made, at):
         assert [later.port(each, at) for each in (5, 3, 1)] == ports
         assert made.trouble is None
@@ -85,22 +85,22 @@ async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_the
 
 
 async def test_a_new_broker_gets_its_port_without_a_restart(tmp_path: Path) -> None:
-    front = Front(1)
-    async with served(tmp_path, front) as (_, at):
-        front.know(1, 2)
-        port = front.port(2, at)
-        assert port not in (None, front.port(1, at))
+    gateway = Gateway(1)
+    async with served(tmp_path, gateway) as (_, at):
+        gateway.know(1, 2)
+        port = gateway.port(2, at)
+        assert port not in (None, gateway.port(1, at))
         with socket.create_connection(("127.0.0.1", port or 0)):
             pass
 
 
 async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp_path: Path) -> None:
-    front = Front(1)
-    async with served(tmp_path, front) as (_, at):
-        port = front.port(1, at)
+    gateway = Gateway(1)
+    async with served(tmp_path, gateway) as (_, at):
+        port = gateway.port(1, at)
     settings = load_settings()
     listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    users = Users(lambda: front.cluster, None)
+    users = Users(lambda: gateway.cluster, None)
     listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
     made = ClusterPorts(tmp_path, settings.cluster_broker_ports, listening)
     await made.start()
@@ -111,36 +111,36 @@ async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp
 async def test_too_few_ports_end_the_start_with_the_number_that_is_needed(tmp_path: Path) -> None:
     text, _ = range_of(2)
     with pytest.raises(SettingsError, match=r"cluster\.broker\.ports has 2 ports; the cluster's brokers need 3"):
-        async with served(tmp_path, Front(1, 2, 3), text):
+        async with served(tmp_path, Gateway(1, 2, 3), text):
             pass
 
 
 async def test_a_broker_that_comes_when_no_port_is_left_is_not_shown(tmp_path: Path) -> None:
     text, ports = range_of(1)
-    front = Front(1)
-    async with served(tmp_path, front, text) as (made, at):
-        front.know(1, 2)
-        assert (front.port(1, at), front.port(2, at)) == (ports[0], None)
+    gateway = Gateway(1)
+    async with served(tmp_path, gateway, text) as (made, at):
+        gateway.know(1, 2)
+        assert (gateway.port(1, at), gateway.port(2, at)) == (ports[0], None)
         assert "need 2" in str(made.trouble)
-        front.know(2)
-        assert front.port(2, at) == ports[0], "the port of a broker that is no longer registered"
+        gateway.know(2)
+        assert gateway.port(2, at) == ports[0], "the port of a broker that is no longer registered"
         assert made.trouble is None
 
 
 async def test_a_port_that_another_program_has_is_passed_over(tmp_path: Path) -> None:
     text, ports = range_of(2)
-    front = Front(1)
+    gateway = Gateway(1)
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[0]))
         other.listen()
-        async with served(tmp_path, front, text) as (_, at):
-            assert front.port(1, at) == ports[1]
+        async with served(tmp_path, gateway, text) as (_, at):
+            assert gateway.port(1, at) == ports[1]
 
 
 async def test_none_opens_nothing(tmp_path: Path) -> None:
-    front = Front(1)
-    async with served(tmp_path, front, "none"):
-        assert front.broker_ports is None
+    gateway = Gateway(1)
+    async with served(tmp_path, gateway, "none"):
+        assert gateway.broker_ports is None
     assert not (tmp_path / FILE).exists()
 
 
@@ -148,5 +148,5 @@ async def test_none_opens_nothing(tmp_path: Path) -> None:
 async def test_a_file_that_is_not_one_of_ports_ends_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(SettingsError, match=FILE):
-        async with served(tmp_path, Front(1)):
+        async with served(tmp_path, Gateway(1)):
             pass

@@ -1,4 +1,4 @@
-"""The main loop of `serve`, `worker` and `front`: whatever ends it, the service is stopped once."""
+"""The main loop of `serve`, `worker` and `gateway`: whatever ends it, the service is stopped once."""
 
 from __future__ import annotations
 

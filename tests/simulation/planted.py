@@ -23,7 +23,7 @@ SEEDS: Final = 400
 HEAD: Final = "| planted bug | simulator | seeds that it took |\n|---|---|---|"
 SIMULATORS: Final[Sequence[tuple[str, Bugs, Callable[[int], object]]]] = (
     ("one process", of_process.BUGS, live_process),
-    ("workers and fronts", of_stream.BUGS, live_stream),
+    ("workers and gateways", of_stream.BUGS, live_stream),
     ("real brokers", of_brokers.BUGS, live_brokers),
     ("quorum", of_quorum.BUGS, live_quorum),
 )

@@ -1,7 +1,7 @@
 """The simulated world: one disk, processes that serve on it one after another, clients, and faults; all from one seed.
 
-What runs is the product's own code: Controller, Front, the handlers of Kafka's requests, SimulatedFleet, over the
-in-memory log. Only time, the disk, the policies and the network are the simulation's.
+What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedFleet, over
+the in-memory log. Only time, the disk, the policies and the network are the simulation's.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
 from controller.brokers.simulated import SimulatedFleet
+from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.front import Front
 from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.server import eager
@@ -95,7 +95,7 @@ class Serving:
 
 
 class Process(Serving):
-    """One process: a controller with its front and fleet on the disk."""
+    """One process: a controller with its gateway and fleet on the disk."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
@@ -116,8 +116,8 @@ class Process(Serving):
             policies=self.policies,
             partitions_cached=world.partitions_cached,
         )
-        self.front = Front(self.controller, node_id=0, advertised=ENDPOINT)
-        self.handlers = controller_listener(self.front, {})
+        self.api = ControllerApi(self.controller, node_id=0, advertised=ENDPOINT)
+        self.handlers = controller_listener(self.api, {})
 
     async def start(self) -> None:
         """Begin to decide."""

@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long; default 30")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100_000, help="of the misfortunes; default: any")
     parser.add_argument("--brokers", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2, help="over these brokers, with a front; 0 for neither")
+    parser.add_argument("--workers", type=int, default=2, help="over these brokers, with a gateway; 0 for neither")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
     plan = Plan(options.minutes, options.seed, options.brokers, options.workers)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.stream.front.load import GROWN, PARTITIONS, ClientReport, Unexpected, Wanted
+from tests.stream.gateway.load import GROWN, PARTITIONS, ClientReport, Unexpected, Wanted
 from tests.support.churn import QUIET
 
 WITHIN_S: Final = 240.0
@@ -42,7 +42,7 @@ AGAIN: Final = frozenset(
 
 
 class Changes(threading.Thread):
-    """One client, over Kafka's protocol: through brokers, which pass on to whoever leads, or through fronts.
+    """One client, over Kafka's protocol: through brokers, which pass on to whoever leads, or through gateways.
 
     A broker sends a request again by itself when its controller goes, so that what is done already may be answered to
     a request that was put once.

@@ -25,8 +25,8 @@ PAUSE_S: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A client that changes topics through brokers, and one through a front; a producer with acks=all and a group that
-    reads along; readers of pages, and of the stream of events, of each of our processes that has them."""
+    """A client that changes topics through brokers, and one through a gateway; a producer with acks=all and a group
+    that reads along; readers of pages, and of the stream of events, of each of our processes that has them."""
 
     stage: Stage
     changes: dict[str, Changes]
@@ -45,13 +45,13 @@ class Load:
         for reader in self.readers.values():
             reader.end()
             wrong += reader.wrong
-        addresses = {"voter": stage.cluster.bootstrap, "front": stage.front}
+        addresses = {"voter": stage.cluster.bootstrap, "gateway": stage.gateway}
         for kind, client in self.changes.items():
             wrong += tried(client.name, lambda: lost_topics(client, addresses[kind]))  # noqa: B023
         wrong += tried("records", self._lost_records)
         wrong += tried("metadata logs", lambda: differing_logs(stage))
-        if stage.front:
-            wrong += tried("commands", lambda: lost_commands(stage, self.changes["front"]))
+        if stage.gateway:
+            wrong += tried("commands", lambda: lost_commands(stage, self.changes["gateway"]))
         for node in (each for each in stage.ours if each.name in self.followers):
             follower = self.followers[node.name]
             wrong += tried(follower.name, lambda: _unseen(follower, node))  # noqa: B023
@@ -71,7 +71,7 @@ class Load:
 
 
 def _unseen(follower: Follower, node: Node) -> list[str]:
-    partition = "&partition=0" if node.kind == "front" else ""
+    partition = "&partition=0" if node.kind == "gateway" else ""
     newest = msgspec.json.decode(node.get(f"/v1/events?order=newest&limit=1{partition}"))["events"]
     follower.end(newest[0]["offset"])
     return follower.wrong
@@ -85,8 +85,8 @@ def load_on(stage: Stage, seed: int) -> Iterator[Load]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     admin.create_topics([new], request_timeout=30)[TOPIC].result(40)
     changes = {"voter": Changes("by-broker", cluster.bootstrap, min(2, brokers), PAUSE_S)}
-    if stage.front:
-        changes["front"] = Changes("by-front", stage.front, 2, PAUSE_S)
+    if stage.gateway:
+        changes["gateway"] = Changes("by-gateway", stage.gateway, 2, PAUSE_S)
     read = [each for each in stage.ours if each.kind != "worker"]
     readers = {each.name: Reader(each, seed) for each in read}
     followers = {each.name: Follower(each) for each in read}

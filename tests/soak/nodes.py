@@ -25,7 +25,7 @@ _HTTP = re.compile(r"^ready .*\bhttp=(\S+)", re.MULTILINE)
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A process that comes and goes. `kind` is voter, broker, worker or front; `folder` is where it keeps its data;
+    """A process that comes and goes. `kind` is voter, broker, worker or gateway; `folder` is where it keeps its data;
     `ours` says whether it is Topicwright's."""
 
     name: str

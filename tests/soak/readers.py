@@ -54,7 +54,7 @@ class Reader(threading.Thread):
             self._get(self._chance.choice(NOW))
         elif what == 1:
             self._get(self._chance.choice(PAGES), accept="text/html")
-        elif self._node.name.startswith("front"):  # where an offset is one of a partition
+        elif self._node.name.startswith("gateway"):  # where an offset is one of a partition
             self._get(f"/v1/topics?limit=100&at={time.time_ns() // 1_000_000 - self._chance.randrange(60_000)}ms")
         else:
             self._read_past()
@@ -129,7 +129,7 @@ class Follower(threading.Thread):
             return
         connection = http.client.HTTPConnection(self._node.http, timeout=SILENT_S)
         try:
-            partition = "&partition=0" if self._node.name.startswith("front") else ""
+            partition = "&partition=0" if self._node.name.startswith("gateway") else ""
             connection.request("GET", f"/v1/events/follow?from={self.reached}{partition}")
             answer = connection.getresponse()
             if answer.status not in (200, 503):

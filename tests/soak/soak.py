@@ -29,7 +29,7 @@ _HISTORY: Final = ("log_snapshot_offset", "log_archived_offset", "log_start_offs
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long, from which seed, and with how many brokers and workers; without workers there is no front."""
+    """How long, from which seed, and with how many brokers and workers; without workers there is no gateway."""
 
     minutes: float
     seed: int

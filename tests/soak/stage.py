@@ -1,4 +1,4 @@
-"""What runs: two of Kafka's controllers and a voter of ours that leads them, brokers; over these, workers and a front.
+"""What runs: two of Kafka's controllers and a voter of ours that leads them, brokers; workers and a gateway.
 
 All that is written has small settings, so that snapshots, archives and retention happen many times in minutes.
 """
@@ -35,7 +35,7 @@ LOG: Final[Mapping[str, str]] = {
 DISK_MIB: Final[Mapping[str, Mapping[str, float]]] = {
     "voter": {"__cluster_metadata-0": 2.0, "": 48.0},
     "worker": {"": 64.0},
-    "front": {"": 64.0},
+    "gateway": {"": 64.0},
 }
 """What these settings allow each kind of our nodes, by what is directly in its folder; "" is all of it."""
 VOTER: Final[Mapping[str, str]] = {**KAFKA, **LOG, "metadata.max.retention.bytes": "400000"}
@@ -43,12 +43,12 @@ VOTER: Final[Mapping[str, str]] = {**KAFKA, **LOG, "metadata.max.retention.bytes
 
 @dataclass(slots=True)
 class Stage:
-    """The nodes, and where clients go. Without workers `front` is empty."""
+    """The nodes, and where clients go. Without workers `gateway` is empty."""
 
     folder: Path
     cluster: QuorumCluster
     nodes: list[Node]
-    front: str = ""
+    gateway: str = ""
     streams: dict[str, Process] = field(default_factory=dict)
 
     @property
@@ -68,12 +68,12 @@ class Stage:
         return set()
 
     def add(self, what: str, name: str, *more: str | Path) -> Node:
-        """A worker or a front, started; it is ready some time after."""
+        """A worker or a gateway, started; it is ready some time after."""
         data = self.folder / name
         settings = {
             "stream.commands.topic": f"{NAMES}.commands",
             "stream.events.topic": f"{NAMES}.events",
-            "stream.fronts.topic": f"{NAMES}.fronts",
+            "stream.gateways.topic": f"{NAMES}.gateways",
             "stream.group.id": f"{NAMES}.workers",
             "stream.partitions": str(STREAM_PARTITIONS),
             "log.archive.url": str(self.folder / "stream-archive"),
@@ -145,8 +145,8 @@ def stage(folder: Path, *, brokers: int, workers: int) -> Iterator[Stage]:
         for number in range(workers):
             made.add("worker", f"worker-{number}", "--brokers", "simulated:3")
         if workers:
-            made.front = f"127.0.0.1:{free_ports(1)[0]}"
-            made.add("front", "front", "--kafka", made.front)
+            made.gateway = f"127.0.0.1:{free_ports(1)[0]}"
+            made.add("gateway", "gateway", "--kafka", made.gateway)
         until(lambda: not made.not_well(), 300, "all nodes work")
         yield made
 

@@ -25,7 +25,7 @@ LOOK_S: Final = 1.0
 STILL_LOOKS: Final = 30
 """So many looks in a row more was acknowledged of a partition, and nothing read."""
 BROKER_LINES: Final = 1000
-_TOPICS_THAT_GO: Final = re.compile(r"\bby-(broker|front)-\d")
+_TOPICS_THAT_GO: Final = re.compile(r"\bby-(broker|gateway)-\d")
 OFFSETS: Final = "__consumer_offsets"
 _FAULTS: Final[Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]]] = {
     "it let go of its only broker, which was fenced and knew of none": (

@@ -56,7 +56,7 @@ def test_each_process_is_judged_from_its_own_start() -> None:
 
 
 def test_no_process_may_ever_be_larger_than_the_limit() -> None:
-    (found,) = grows("front", _life(lambda minute: RSS_MIB_MAX + 1, minutes=1))
+    (found,) = grows("gateway", _life(lambda minute: RSS_MIB_MAX + 1, minutes=1))
     assert "are allowed" in found
 
 

@@ -1,5 +1,6 @@
 """Workers under load that are killed, that join and leave, and that sleep past their session and wake as zombies;
-fronts that are killed under the requests of real clients; brokers of Kafka that are killed, one, and all for a minute.
+gateways that are killed under the requests of real clients; brokers of Kafka that are killed, one, and all for a
+minute.
 
 `python -m tests.stream.chaos` does the whole of it, for both drivers; the tests do a little. Either way every command
 must have been decided exactly once and in order, every request answered once, and what clients were answered must be
@@ -23,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.stream.checking import Found, check_topics, next_source
-from tests.stream.front.load import ClientReport, FrontClient, decided_otherwise, shown_otherwise
+from tests.stream.gateway.load import ClientReport, GatewayClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
 from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
@@ -50,7 +51,7 @@ class Plan:
     kills: int = 2
     rebalances: int = 2
     zombies: int = 1
-    front_kills: int = 0
+    gateway_kills: int = 0
     broker_kills: int = 0
     outages: int = 0
     rate: float = 150
@@ -88,7 +89,7 @@ class Outcome:
         for kind, pauses in self.pauses.items():
             lines.append(f"{kind}: {len(pauses)} times; a partition stood still for {_spread(pauses)}")
         answers, again = (sum(getattr(one, name) for one in self.clients) for name in ("answers", "again"))
-        lines.append(f"clients of fronts: {answers} answers; {again} requests without one were sent again")
+        lines.append(f"clients of gateways: {answers} answers; {again} requests without one were sent again")
         if detours := [each for one in self.clients for each in one.detours_s]:
             lines.append(f"an answer after such a request: {len(detours)} times, after {_spread(detours)}")
         lines += [f"a worker ended by itself, and was started again: {why}" for why in self.why_restarted]
@@ -107,7 +108,7 @@ def _spread(seconds: list[float]) -> str:
 
 
 class Chaos:
-    """Two workers and two fronts that take turns in misfortune, and a third worker that comes and goes."""
+    """Two workers and two gateways that take turns in misfortune, and a third worker that comes and goes."""
 
     def __init__(self, folder: Path, kafka: KafkaCluster | ReferenceKafka, driver: str, plan: Plan) -> None:
         self.plan = plan
@@ -117,19 +118,21 @@ class Chaos:
         self._driver = driver
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{driver}-{time.time_ns()}"
-        self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.front_kills else []
+        self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
         self._workers = [Supervised(self._worker(number), folder) for number in range(3)]
-        self._fronts = [Supervised(self._front(number), folder) for number in range(len(self._addresses))]
+        self._gateways = [Supervised(self._gateway(number), folder) for number in range(len(self._addresses))]
         self._marks: list[tuple[float, str]] = []
 
     def run(self) -> Outcome:
         """Do it all, and judge what is in Kafka then."""
         try:
-            for each in (*self._workers[:2], *self._fronts):
+            for each in (*self._workers[:2], *self._gateways):
                 each.start()
             arrivals = Arrivals(self._kafka, f"{self._names}.events", PARTITIONS)
             load = Load(self._kafka, f"{self._names}.commands", PARTITIONS, self.plan.rate, self.plan.seed)
-            clients = [FrontClient(f"client-{n}", self._addresses, 0.2) for n in range(CLIENTS if self._fronts else 0)]
+            clients = [
+                GatewayClient(f"client-{n}", self._addresses, 0.2) for n in range(CLIENTS if self._gateways else 0)
+            ]
             for thread in (arrivals, load, *clients):
                 thread.start()
             time.sleep(1)
@@ -139,15 +142,15 @@ class Chaos:
             self._wait_until_decided()
             arrivals.end()
             wrong = [each for address in self._addresses for each in shown_otherwise(reports, address)]
-            codes = [each.leave() for each in (*self._fronts, *self._workers[:2])]
+            codes = [each.leave() for each in (*self._gateways, *self._workers[:2])]
             assert not any(codes), f"SIGTERM: ended with {codes}"
         finally:
-            for each in (*self._workers, *self._fronts):
+            for each in (*self._workers, *self._gateways):
                 each.end()
         commands, events = self._topics()
         found = check_topics(commands, events, [self._folder / f"worker-{number}" for number in range(3)])
         found.wrong += [*wrong, *(each for one in reports for each in one.wrong), *decided_otherwise(reports, events)]
-        found.wrong += [f"a front ended by itself: {output}" for each in self._fronts for output in each.outputs]
+        found.wrong += [f"a gateway ended by itself: {output}" for each in self._gateways for output in each.outputs]
         pauses: dict[str, list[float]] = {}
         for (_, kind), pause in zip(self._marks, arrivals.pauses([at for at, _ in self._marks]), strict=True):
             pauses.setdefault(kind, []).append(pause)
@@ -166,14 +169,14 @@ class Chaos:
         more: list[str | Path] = ["--driver", self._driver, "--brokers", "simulated:3"]
         return self._argv("worker", number, more)
 
-    def _front(self, number: int) -> Callable[[], list[str | Path]]:
-        return self._argv("front", number, ["--kafka", self._addresses[number]])
+    def _gateway(self, number: int) -> Callable[[], list[str | Path]]:
+        return self._argv("gateway", number, ["--kafka", self._addresses[number]])
 
     def _argv(self, what: str, number: int, more: list[str | Path]) -> Callable[[], list[str | Path]]:
         settings = {
             "stream.commands.topic": f"{self._names}.commands",
             "stream.events.topic": f"{self._names}.events",
-            "stream.fronts.topic": f"{self._names}.fronts",
+            "stream.gateways.topic": f"{self._names}.gateways",
             "stream.group.id": f"{self._names}.workers",
             "stream.session.timeout.ms": str(int(self.plan.session_s * 1000)),
             "log.level": "warning",
@@ -191,7 +194,7 @@ class Chaos:
     def _misfortunes(self) -> None:
         plan = self.plan
         steps = [self._rebalance] * plan.rebalances + [self._kill] * plan.kills + [self._zombie] * plan.zombies
-        steps += [self._kill_front] * plan.front_kills + [self._kill_broker] * plan.broker_kills
+        steps += [self._kill_gateway] * plan.gateway_kills + [self._kill_broker] * plan.broker_kills
         steps += [self._kafka_gone] * plan.outages
         self._chance.shuffle(steps)
         for number, step in enumerate(steps):
@@ -230,13 +233,13 @@ class Chaos:
             os.kill(process.pid, signal.SIGCONT)
         time.sleep(self.plan.calm_s)
 
-    def _kill_front(self, _: Supervised) -> None:
+    def _kill_gateway(self, _: Supervised) -> None:
         """Its clients go on at the other; it comes back at the same address."""
-        front = self._chance.choice(self._fronts)
-        self._mark("kill -9 of a front")
-        front.kill()
+        gateway = self._chance.choice(self._gateways)
+        self._mark("kill -9 of a gateway")
+        gateway.kill()
         time.sleep(self._chance.uniform(1, 3))
-        front.start()
+        gateway.start()
         time.sleep(1)
 
     def _kafka_gone(self, _: Supervised) -> None:
@@ -281,7 +284,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rebalances", type=int, default=20)
     parser.add_argument("--zombies", type=int, default=5)
-    parser.add_argument("--front-kills", type=int, default=5)
+    parser.add_argument("--gateway-kills", type=int, default=5)
     parser.add_argument("--broker-kills", type=int, default=2)
     parser.add_argument("--outages", type=int, default=1, help=f"of all of Kafka, {OUTAGE_S} s each")
     parser.add_argument("--rate", type=float, default=100, help="commands a second")
@@ -293,7 +296,7 @@ def main() -> int:
         kills=options.kills,
         rebalances=options.rebalances,
         zombies=options.zombies,
-        front_kills=options.front_kills,
+        gateway_kills=options.gateway_kills,
         broker_kills=options.broker_kills,
         outages=options.outages,
         rate=options.rate,

@@ -1,4 +1,4 @@
-"""Kafka for workers, one whose consumer groups may have short sessions, so that failovers do not take long; and a front
+"""Kafka for workers, with short consumer group sessions, so that failovers do not take long; and a gateway
 without Kafka."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream.front.stage import Rig
+from tests.stream.gateway.stage import Rig
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 
 
@@ -22,7 +22,7 @@ def stream_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    """A front over two partitions, with the workers of both."""
+    """A gateway over two partitions, with the workers of both."""
     one = Rig(tmp_path)
     yield one
     one.close()

@@ -1,4 +1,4 @@
-"""A load on workers, without a front: commands at a steady rate, and the events that come of them."""
+"""A load on workers, without a gateway: commands at a steady rate, and the events that come of them."""
 
 from __future__ import annotations
 

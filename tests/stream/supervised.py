@@ -1,4 +1,4 @@
-"""A worker or front that is killed and started again by a test, and by itself when it ends unasked."""
+"""A worker or gateway that is killed and started again by a test, and by itself when it ends unasked."""
 
 from __future__ import annotations
 

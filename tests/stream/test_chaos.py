@@ -17,7 +17,7 @@ from tests.support.reference_kafka import ReferenceKafka
 def test_no_request_is_lost_and_none_is_decided_twice(
     stream_kafka: ReferenceKafka, tmp_path: Path, driver: str
 ) -> None:
-    plan = Plan(kills=1, rebalances=1, zombies=1, front_kills=1, rate=100)
+    plan = Plan(kills=1, rebalances=1, zombies=1, gateway_kills=1, rate=100)
     chaos = Chaos(tmp_path, stream_kafka, driver, plan)
     outcome = chaos.run()
     if driver == "plain":  # the same engine writes for both: once through Spark will do
@@ -25,7 +25,7 @@ def test_no_request_is_lost_and_none_is_decided_twice(
     print(outcome.summary())
     assert outcome.bad == 0, outcome.summary()
     counts = outcome.found.counts
-    assert counts["commands"] > outcome.put, "workers' own commands and those of fronts are among them"
+    assert counts["commands"] > outcome.put, "workers' own commands and those of gateways are among them"
     assert counts["copies"] > 0, outcome.summary()
     assert (counts["faults"], counts["caches"] > 0) == (outcome.poisons, True)
     assert all(one.answers for one in outcome.clients), outcome.summary()

@@ -1,6 +1,6 @@
-"""Workers and a front before a real Kafka that holds their log and carries their decisions out.
+"""Workers and a gateway before a real Kafka that holds their log and carries their decisions out.
 
-One cluster of three brokers, two workers and two fronts for all of it. Topics have names of their own.
+One cluster of three brokers, two workers and two gateways for all of it. Topics have names of their own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMES = "fleet"
 
 @dataclass(frozen=True)
 class Before:
-    """What is before the cluster, and the cluster; an admin client at a front, and one at the cluster."""
+    """What is before the cluster, and the cluster; an admin client at a gateway, and one at the cluster."""
 
     kafka: ReferenceKafka
     running: Stream
@@ -42,23 +42,23 @@ class Before:
     there: AdminClient
 
     @property
-    def front(self) -> Topicwright:
-        return self.running.fronts[0]
+    def gateway(self) -> Topicwright:
+        return self.running.gateways[0]
 
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
-    """Two workers and two fronts; the cluster's policy refuses names that begin with `refused`."""
+    """Two workers and two gateways; the cluster's policy refuses names that begin with `refused`."""
     folder = tmp_path_factory.mktemp("fleet")
     with (
         reference_kafka(folder / "kafka", group_min_session_timeout_ms="1000", **TRANSACTIONS) as kafka,
-        stream(folder / "s", kafka.bootstrap, NAMES, SETTINGS, workers=0, fronts=0) as running,
+        stream(folder / "s", kafka.bootstrap, NAMES, SETTINGS, workers=0, gateways=0) as running,
     ):
         running.start_worker("cluster")
         running.start_worker(f"cluster:{kafka.brokers[2]}")
-        running.start_front()
-        running.start_front()
-        here = AdminClient({"bootstrap.servers": running.fronts[0].kafka})
+        running.start_gateway()
+        running.start_gateway()
+        here = AdminClient({"bootstrap.servers": running.gateways[0].kafka})
         yield Before(kafka, running, here, AdminClient({"bootstrap.servers": kafka.bootstrap}))
 
 
@@ -73,7 +73,7 @@ def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None
     names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
     for each in names:
         assert create(here, each, 2, 3, **{"retention.ms": "60000"}) == (0, "")
-        topic = until(partial(seen, before.front, f"/topics/{each}"))  # the other front may have answered
+        topic = until(partial(seen, before.gateway, f"/topics/{each}"))  # the other gateway may have answered
         assert replicas(there, each) == [one["replicas"] for one in topic["partitions"]]
     one = names[0]
     here.create_partitions([NewPartitions(one, 4)])[one].result(30)
@@ -91,19 +91,22 @@ def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None
         "TopicDeleted", "ChangeCarriedOut",
     ]  # fmt: skip
     until(
-        lambda: [each for each in types(before.front, one) if each != "MetadataPropagated"],  # by one broker each
+        lambda: [each for each in types(before.gateway, one) if each != "MetadataPropagated"],  # by one broker each
         lambda found: found == history,
     )
 
 
-def test_clients_that_begin_at_a_front_produce_and_consume(before: Before, name: str) -> None:
-    start: dict[str, str | int | float | bool] = {"bootstrap.servers": before.front.kafka}
+def test_clients_that_begin_at_a_gateway_produce_and_consume(before: Before, name: str) -> None:
+    start: dict[str, str | int | float | bool] = {"bootstrap.servers": before.gateway.kafka}
     admin = before.here
     assert create(admin, name)[0] == 0
     listed = admin.list_topics(name, timeout=10)
-    fronts = {one.kafka for one in before.running.fronts}
+    gateways = {one.kafka for one in before.running.gateways}
     assert {1, 2, 3} < set(listed.brokers)
-    assert {f"{node.host}:{node.port}" for node in listed.brokers.values()} == {*before.kafka.brokers.values(), *fronts}
+    assert {f"{node.host}:{node.port}" for node in listed.brokers.values()} == {
+        *before.kafka.brokers.values(),
+        *gateways,
+    }
 
     producer = Producer({**start, "transactional.id": name})
     producer.init_transactions(60)
@@ -127,9 +130,9 @@ def test_clients_that_begin_at_a_front_produce_and_consume(before: Before, name:
 def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None:
     refused = f"refused-{name}"
     assert create(before.here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-    events = until(lambda: seen(before.front, f"/topics/{refused}/events"))[
+    events = until(lambda: seen(before.gateway, f"/topics/{refused}/events"))[
         "events"
-    ]  # the other front may have answered
+    ]  # the other gateway may have answered
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
 
@@ -137,14 +140,14 @@ def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None
 def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -> None:
     there = before.there
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
-    found = until(lambda: seen(before.front, f"/topics/{name}"))
+    found = until(lambda: seen(before.gateway, f"/topics/{name}"))
     assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
     there.create_partitions([NewPartitions(name, 3)])[name].result(30)
-    until(lambda: seen(before.front, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+    until(lambda: seen(before.gateway, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
     there.delete_topics([name])[name].result(30)
-    until(lambda: seen(before.front, f"/topics/{name}") is None)
+    until(lambda: seen(before.gateway, f"/topics/{name}") is None)
     until(
-        lambda: types(before.front, name),
+        lambda: types(before.gateway, name),
         lambda found: found == ["TopicDiscovered", "TopicDiscovered", "TopicVanished"],
     )
 
@@ -152,8 +155,8 @@ def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -
 def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str) -> None:
     """They are neither shown nor can they be deleted here."""
     before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    until(lambda: seen(before.front, f"/topics/{name}"))
-    log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "fronts")}
+    until(lambda: seen(before.gateway, f"/topics/{name}"))
+    log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "gateways")}
     assert log <= set(before.there.list_topics(timeout=10).topics)
     assert not log & set(before.here.list_topics(timeout=10).topics)
     for each in log:
@@ -174,4 +177,4 @@ def test_another_worker_takes_over(before: Before, name: str) -> None:
     assert set(names) <= set(before.there.list_topics(timeout=10).topics)
     for done in before.there.delete_topics(names).values():
         done.result(30)
-    until(lambda: all(seen(before.front, f"/topics/{each}") is None for each in names))
+    until(lambda: all(seen(before.gateway, f"/topics/{each}") is None for each in names))

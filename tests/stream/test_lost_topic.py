@@ -1,4 +1,4 @@
-"""Kafka has lost the events topic, or a part of it: workers and fronts keep what may be the last copy."""
+"""Kafka has lost the events topic, or a part of it: workers and gateways keep what may be the last copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.stream.log.partition import events_in
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from projections.replay.log.secondary import Look
-from tests.stream.front.test_service import command, create, until
+from tests.stream.gateway.test_service import command, create, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
@@ -50,18 +50,18 @@ LOST: dict[str, tuple[str, Callable[[AdminClient, str], None], str]] = {
 
 
 @pytest.mark.parametrize("what", LOST)
-def test_what_workers_and_fronts_hold_stays_where_kafka_lost_it(
+def test_what_workers_and_gateways_hold_stays_where_kafka_lost_it(
     stream_kafka: ReferenceKafka, tmp_path: Path, what: str
 ) -> None:
     which, lose, says = LOST[what]
     admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
     with ExitStack() as held:
         one = Stream(tmp_path, stream_kafka.bootstrap, f"lost-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
-        worker, front = one.start_worker(), one.start_front()
-        assert create(front.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
-        for process in (front.process, worker):
+        worker, gateway = one.start_worker(), one.start_gateway()
+        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
+        for process in (gateway.process, worker):
             assert process.stop(within_s=120) == 0
-        before = {name: events_in(tmp_path / name) for name in ("worker-0", "front-0")}
+        before = {name: events_in(tmp_path / name) for name in ("worker-0", "gateway-0")}
         assert min(before.values()) > 8
         lose(admin, f"{one.names}.{which}")
         for process in again(one):
@@ -86,44 +86,44 @@ def test_a_topic_that_was_lost_is_restored(stream_kafka: ReferenceKafka, tmp_pat
         one = Stream(tmp_path, stream_kafka.bootstrap, f"restored-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
         one.start_worker()
         one.start_worker()
-        front = one.start_front()
+        gateway = one.start_gateway()
         names = [f"before.{number}" for number in range(20)]
-        assert create(front.kafka, *names) == dict.fromkeys(names, 0)
-        for process in (front.process, *one.workers):
+        assert create(gateway.kafka, *names) == dict.fromkeys(names, 0)
+        for process in (gateway.process, *one.workers):
             assert process.stop(within_s=120) == 0
-        before = events_of(front.data)
+        before = events_of(gateway.data)
 
         def restore(*folders: str) -> tuple[int, str]:
             settings = [word for key, value in one.common.items() for word in ("--set", f"{key}={value}")]
             done = command("restore-topic", "--bootstrap", one.kafka, *(tmp_path / each for each in folders), *settings)
             return done.returncode, done.stdout + done.stderr
 
-        code, said = restore("front-0")
+        code, said = restore("gateway-0")
         assert code == 2
         assert re.search(r"topic \S+\.events has or had records: if the folders have all", said), said
         for topic in [f"{one.names}.{each}" for each in (("events",) if lost == "events" else ("events", "commands"))]:
             delete(admin, topic)
         assert restore("nowhere") == (2, f"topicwright: {tmp_path / 'nowhere'} is not a folder\n")
-        code, said = restore("front-0", "worker-0")
+        code, said = restore("gateway-0", "worker-0")
         assert code == 0, said
         assert f"partition 1: {len(before[1])} events of " in said
-        front = one.start_front()
+        gateway = one.start_gateway()
         one.start_worker()
-        assert create(front.kafka, names[0], "after") == {names[0]: 36, "after": 0}
-        assert front.process.stop(within_s=120) == 0
-        after = events_of(front.data)
+        assert create(gateway.kafka, names[0], "after") == {names[0]: 36, "after": 0}
+        assert gateway.process.stop(within_s=120) == 0
+        after = events_of(gateway.data)
         assert [there[: len(here)] for here, there in zip(before, after, strict=True)] == before
         replayed = scan(kafka_topic(f"kafka://{one.kafka}/{one.names}.events"))
         assert [each.end for each in replayed.partitions] == list(map(len, after))
-        assert restore("front-0")[0] == 2, "it is not lost any more"
+        assert restore("gateway-0")[0] == 2, "it is not lost any more"
 
 
 def test_a_trimmed_topic_is_reported_while_folders_have_it_all(stream_kafka: ReferenceKafka, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
     with stream(tmp_path, stream_kafka.bootstrap, f"trimmed-{time.time_ns()}", SETTINGS) as one:
-        (worker,), (front,) = one.workers, one.fronts
-        assert create(front.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
-        for process in (front.process, worker):
+        (worker,), (gateway,) = one.workers, one.gateways
+        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
+        for process in (gateway.process, worker):
             assert process.stop(within_s=120) == 0
         places = [TopicPartition(f"{one.names}.events", number, 2) for number in range(PARTITIONS)]
         for each in admin.delete_records(places).values():
@@ -146,8 +146,8 @@ def get(http: str, path: str) -> str:
 
 
 def again(one: Stream) -> list[Process]:
-    """The worker and the front, started on their folders."""
-    argv = [one._argv("worker", "worker-0", one.common), one._argv("front", "front-0", one.common)]
+    """The worker and the gateway, started on their folders."""
+    argv = [one._argv("worker", "worker-0", one.common), one._argv("gateway", "gateway-0", one.common)]
     argv[0] += ["--driver", one.driver, "--brokers", "simulated:3"]
     argv[1] += ["--kafka", "127.0.0.1:0"]
     return [one.held.enter_context(one._process(each)) for each in argv]

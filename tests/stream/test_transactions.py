@@ -15,7 +15,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.kafka_record import Fence, encode_record
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
-from tests.stream.front.test_service import create
+from tests.stream.gateway.test_service import create
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import stream
 
@@ -40,26 +40,26 @@ def test_what_was_aborted_is_no_loss(stream_kafka: ReferenceKafka, tmp_path: Pat
     kafka, names = stream_kafka.bootstrap, f"aborted-{time.time_ns()}"
     settings = {"stream.partitions": str(PARTITIONS)}
     with stream(tmp_path, kafka, names, settings, driver=driver) as one:
-        events, front = f"{names}.events", one.fronts[0]
-        assert create(front.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
+        events, gateway = f"{names}.events", one.gateways[0]
+        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
         for value, ends in ((b"not a record", "abort_transaction"), (IGNORED, "commit_transaction")):
             with transaction(kafka, events, value) as producer:
                 getattr(producer, ends)(60)
             more = [f"{ends}-{number}" for number in range(4)]
-            assert create(front.kafka, *more) == dict.fromkeys(more, 0), "those that run go on"
+            assert create(gateway.kafka, *more) == dict.fromkeys(more, 0), "those that run go on"
         with transaction(kafka, events, b"not a record") as producer:
             producer.abort_transaction(60)
         assert one.workers[0].stop(within_s=120) == 0
         one.start_worker()  # its folder is empty, and the end of each partition is a marker
-        cold = one.start_front()
+        cold = one.start_gateway()
         assert create(cold.kafka, "e", "f", "g", "h") == dict.fromkeys("efgh", 0)
-        for process in (front.process, cold.process, *one.workers):
+        for process in (gateway.process, cold.process, *one.workers):
             assert process.stop(within_s=120) == 0, process.output[-3000:]
         with transaction(kafka, events, b"not a record") as producer:
             producer.abort_transaction(60)
         found = scan(kafka_topic(f"kafka://{kafka}/{events}"))
         assert sum(each.end for each in found.partitions) == events_in(cold.data) > 30
-        warm = one.start_front(folder=cold.data.name)
+        warm = one.start_gateway(folder=cold.data.name)
         one.start_worker()
         assert create(warm.kafka, "i") == {"i": 0}
 
@@ -67,8 +67,8 @@ def test_what_was_aborted_is_no_loss(stream_kafka: ReferenceKafka, tmp_path: Pat
 def test_an_open_transaction_holds_up_what_comes_after_it(stream_kafka: ReferenceKafka, tmp_path: Path) -> None:
     kafka, names = stream_kafka.bootstrap, f"open-{time.time_ns()}"
     with stream(tmp_path, kafka, names, {"stream.partitions": str(PARTITIONS)}) as one:
-        (front,) = one.fronts
+        (gateway,) = one.gateways
         with transaction(kafka, f"{names}.events", b"not a record") as producer:
-            assert create(front.kafka, "a", timeout_ms=1000) == {"a": 7}, "REQUEST_TIMED_OUT: it may be decided later"
+            assert create(gateway.kafka, "a", timeout_ms=1000) == {"a": 7}, "REQUEST_TIMED_OUT: it may be decided later"
             producer.abort_transaction(60)
-        assert create(front.kafka, "a", "b") in ({"a": 36, "b": 0}, {"a": 0, "b": 0})
+        assert create(gateway.kafka, "a", "b") in ({"a": 36, "b": 0}, {"a": 0, "b": 0})

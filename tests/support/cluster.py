@@ -1,8 +1,8 @@
 """`make cluster`: the topology of docker-compose.yml as plain processes, for machines without Docker.
 
-Three Kafka nodes (in one JVM, from the jars that `make tools` fetched), two workers, two fronts, a Spark master and a
-Spark worker. Clients reach these nodes, so they carry decisions out: what is created at a front can be produced to and
-consumed. (Clients outside do not see into docker-compose.yml's network, so simulated brokers stand in for them there.)
+Three Kafka nodes (in one JVM, from the jars that `make tools` fetched), two workers, two gateways, a Spark master and a
+Spark worker. Clients reach these nodes, so they carry decisions out: what is created at a gateway can be produced to
+and consumed. (Clients outside do not reach docker-compose.yml's network, so there the brokers are simulated.)
 Data goes into a temporary folder, which is deleted at the end: Ctrl-C.
 """
 
@@ -64,13 +64,13 @@ def spark(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[Stream, str]]:
-    """All of it, in a folder: the workers and fronts, and the URL of the Spark master."""
+    """All of it, in a folder: the workers and gateways, and the URL of the Spark master."""
     spark_folder = folder / "spark"
     spark_folder.mkdir(parents=True)
     with reference_kafka(folder / "kafka") as kafka:
         bootstrap = ",".join(kafka.brokers.values())
         with (
-            stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, fronts=2, brokers="cluster") as running,
+            stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, gateways=2, brokers="cluster") as running,
             spark(spark_folder) as master,
         ):
             yield running, master
@@ -81,7 +81,7 @@ def main() -> int:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    print("starting three Kafka nodes, two workers, two fronts and Spark; this takes a minute", flush=True)
+    print("starting three Kafka nodes, two workers, two gateways and Spark; this takes a minute", flush=True)
     with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, cluster(Path(made)) as (running, master):
         print(_what_there_is(running, master, Path(made) / "spark"), flush=True)
         stopped.wait()
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def _what_there_is(running: Stream, master: str, spark_conf: Path) -> str:
-    one, other = running.fronts
+    one, other = running.gateways
     return f"""
 Kafka clients   {one.kafka} and {other.kafka}
 HTTP            {one.http} and {other.http}

@@ -33,7 +33,7 @@ AT_ONCE = 4
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
     "all else": (ALL,),
-    "workers and fronts": (ALL / "stream",),
+    "workers and gateways": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "real brokers": (ALL / "brokers/kraft",),
     "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),

@@ -1,4 +1,4 @@
-"""Workers and fronts as processes over a real Kafka, as their users start them."""
+"""Workers and gateways as processes over a real Kafka, as their users start them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.support.topicwright import COMMAND, Topicwright
 
 READY_S = 300
 TOPIC_SETTINGS = ("stream.",)
-"""Settings that workers and fronts must agree on begin so."""
+"""Settings that workers and gateways must agree on begin so."""
 
 
 @dataclass
 class Stream:
-    """Workers and fronts of one Kafka; `names` sets the topics apart from those of others on the same cluster."""
+    """Workers and gateways of one Kafka; `names` sets the topics apart from those of others on the same cluster."""
 
     folder: Path
     kafka: str
@@ -30,15 +30,15 @@ class Stream:
     properties: Path | None = None
     """A file of librdkafka properties, for reaching Kafka."""
     workers: list[Process] = field(default_factory=list)
-    fronts: list[Topicwright] = field(default_factory=list)
+    gateways: list[Topicwright] = field(default_factory=list)
 
     @property
     def common(self) -> dict[str, str]:
-        """The settings that workers and fronts share."""
+        """The settings that workers and gateways share."""
         return {
             "stream.commands.topic": f"{self.names}.commands",
             "stream.events.topic": f"{self.names}.events",
-            "stream.fronts.topic": f"{self.names}.fronts",
+            "stream.gateways.topic": f"{self.names}.gateways",
             "stream.group.id": f"{self.names}.workers",
             "stream.session.timeout.ms": "6000",
             **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},
@@ -54,15 +54,15 @@ class Stream:
         process.wait_for_line(r"^ready http=(\S+)$", within_s=READY_S)
         return process
 
-    def start_front(self, settings: Mapping[str, str] | None = None, *, folder: str = "") -> Topicwright:
-        """One more front; it answers when this returns."""
-        name = folder or f"front-{len(self.fronts)}"
-        argv = self._argv("front", name, {**self.common, **(settings or {})})
+    def start_gateway(self, settings: Mapping[str, str] | None = None, *, folder: str = "") -> Topicwright:
+        """One more gateway; it answers when this returns."""
+        name = folder or f"gateway-{len(self.gateways)}"
+        argv = self._argv("gateway", name, {**self.common, **(settings or {})})
         process = self.held.enter_context(self._process([*argv, "--kafka", "127.0.0.1:0"]))
         ready = process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)(?: listeners=\S+)?$", within_s=READY_S)
-        front = Topicwright(process, ready[1], ready[2], self.folder / name)
-        self.fronts.append(front)
-        return front
+        gateway = Topicwright(process, ready[1], ready[2], self.folder / name)
+        self.gateways.append(gateway)
+        return gateway
 
     def _argv(self, command: str, name: str, settings: Mapping[str, str]) -> list[str | Path]:
         argv: list[str | Path] = [COMMAND, command, "--bootstrap", self.kafka, "--data", self.folder / name]
@@ -84,13 +84,13 @@ def stream(
     settings: Mapping[str, str] | None = None,
     *,
     workers: int = 1,
-    fronts: int = 1,
+    gateways: int = 1,
     brokers: str = "simulated:3",
     driver: str = "plain",
     policies: Path = ROOT,
     properties: Path | None = None,
 ) -> Iterator[Stream]:
-    """Workers and fronts over the Kafka at an address until the end of the block.
+    """Workers and gateways over the Kafka at an address until the end of the block.
 
     What still runs then is sent SIGTERM, and must end well.
     """
@@ -99,10 +99,10 @@ def stream(
         running = Stream(folder, kafka, names, settings or {}, driver, policies, held, properties)
         for _ in range(workers):
             running.start_worker(brokers)
-        for _ in range(fronts):
-            running.start_front()
+        for _ in range(gateways):
+            running.start_gateway()
         yield running
-        for process in (*(front.process for front in running.fronts), *running.workers):
+        for process in (*(gateway.process for gateway in running.gateways), *running.workers):
             if process.popen.poll() is None:
                 code = process.stop(within_s=120)
                 assert code == 0, f"SIGTERM: ended with {code}\n{process.output[-4000:]}"

@@ -43,8 +43,8 @@ def test_the_file_is_as_the_specification_wants_it(validate: Callable[[object], 
 
 def test_a_file_that_is_wrong_is_refused(validate: Callable[[object], object]) -> None:
     wrong = composed()
-    wrong["services"]["front-1"]["port"] = wrong["services"]["front-1"].pop("ports")
-    with pytest.raises(fastjsonschema.JsonSchemaValueException, match="front-1"):
+    wrong["services"]["gateway-1"]["port"] = wrong["services"]["gateway-1"].pop("ports")
+    with pytest.raises(fastjsonschema.JsonSchemaValueException, match="gateway-1"):
         validate(wrong)
 
 
@@ -52,7 +52,7 @@ def test_it_has_what_a_distributed_topicwright_is_made_of() -> None:
     names = set(composed()["services"])
     assert names == {
         *("kafka-1", "kafka-2", "kafka-3"),
-        *("worker-1", "worker-2", "front-1", "front-2", "spark-secret", "spark-master", "spark-worker", "single"),
+        *("worker-1", "worker-2", "gateway-1", "gateway-2", "spark-secret", "spark-master", "spark-worker", "single"),
     }
 
 
@@ -89,13 +89,13 @@ def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
     words = composed()["services"][name]["command"]
     parsed = main.parser(words[0]).parse_args(words)
     settings = load_settings(None, parsed.set)
-    if parsed.command in {"front", "serve"}:  # in a container nothing else would be reached; see the ports above
+    if parsed.command in {"gateway", "serve"}:  # in a container nothing else would be reached; see the ports above
         assert (parsed.http.host, settings.http_authentication) == ("0.0.0.0", "none")
         assert parsed.command == "serve" or settings.http_allowed_hosts == (name,), "by which others find it inside"
-    if parsed.command == "front":
+    if parsed.command == "gateway":
         (advertised,) = settings.advertised_listeners
         assert advertised.port == parsed.kafka.port, "the port inside is the one outside"
-    if parsed.command in {"front", "worker"}:
+    if parsed.command in {"gateway", "worker"}:
         for address in parsed.bootstrap.split(","):
             host, _, port = address.partition(":")
             assert host in composed()["services"], f"{name} looks for Kafka at {host}"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
-from controller.front.front import Front
-from controller.front.port import in_portions
+from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_partition import (
     AlterPartitionRequest,
@@ -30,19 +29,19 @@ EPOCHS_SINCE = 3
 class AlterPartitionHandler:
     """Answers AlterPartition of real brokers."""
 
-    def __init__(self, front: Front, epochs: BrokerEpochs) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
+        self._api = api
         self._epochs = epochs
 
     async def __call__(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Put the reports in portions, one command a topic; unknown topics are answered without one."""
-        if not self._front.grants(context, "ClusterAction"):
+        if not self._api.grants(context, "ClusterAction"):
             return AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        names = {topic.topic_id: self._front.store.durable_name_of(topic.topic_id) for topic in request.topics}
+        names = {topic.topic_id: self._api.store.durable_name_of(topic.topic_id) for topic in request.topics}
         known = [(topic, topic.partitions) for topic in request.topics if names[topic.topic_id] is not None]
         answers: dict[TopicName, list[PartitionAnswer]] = {}
         for portion in in_portions(known):
-            for answer in await self._front.submit(self._commands(context, request, names, portion)):
+            for answer in await self._api.submit(self._commands(context, request, names, portion)):
                 if answer.code:
                     return AlterPartitionResponse(error_code=as_brokers_take_it(answer.code))
                 answers.setdefault(answer.topic_name, []).extend(answer.partitions)
@@ -60,7 +59,7 @@ class AlterPartitionHandler:
         names: Mapping[bytes, TopicName | None],
         portion: Sequence[tuple[RequestTopicData, Sequence[RequestPartitionData]]],
     ) -> list[AlterPartition]:
-        stamped = stamp(self._front.controller, "isr")
+        stamped = stamp(self._api.controller, "isr")
         return [
             AlterPartition(
                 **stamped,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
-from controller.front.front import Front
-from controller.front.port import in_portions
+from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import assign_replicas_to_dirs
 from controller.machine.commands.commands import AssignDirectories
@@ -23,15 +22,15 @@ _Codes = dict[tuple[bytes, int], int]
 class AssignReplicasToDirsHandler:
     """Answers AssignReplicasToDirs of real brokers."""
 
-    def __init__(self, front: Front, epochs: BrokerEpochs) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
+        self._api = api
         self._epochs = epochs
 
     async def __call__(
         self, context: RequestContext, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest
     ) -> assign_replicas_to_dirs.AssignReplicasToDirsResponse:
         """Put what the broker reports in portions, one command a topic."""
-        if not self._front.grants(context, "ClusterAction"):
+        if not self._api.grants(context, "ClusterAction"):
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(
                 error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             )
@@ -42,7 +41,7 @@ class AssignReplicasToDirsHandler:
         codes: _Codes = {}
         for portion in in_portions(_by_topic(request).items()):
             commands = self._commands(request, portion)
-            for command, answer in zip(commands, await self._front.submit(commands), strict=True):
+            for command, answer in zip(commands, await self._api.submit(commands), strict=True):
                 if answer.code:
                     code = as_brokers_take_it(answer.code)
                     return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=code)
@@ -60,7 +59,7 @@ class AssignReplicasToDirsHandler:
         request: assign_replicas_to_dirs.AssignReplicasToDirsRequest,
         portion: Sequence[tuple[bytes, Sequence[_Pair]]],
     ) -> list[AssignDirectories]:
-        stamped = stamp(self._front.controller, "directories")
+        stamped = stamp(self._api.controller, "directories")
         epoch = self._epochs.machine_epoch(request.broker_id, request.broker_epoch)
         return [
             AssignDirectories(
@@ -68,7 +67,7 @@ class AssignReplicasToDirsHandler:
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=epoch,
                 # A topic that is not there is put too, so that a broker of another epoch is refused as such.
-                topic=self._front.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
+                topic=self._api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
                 topic_id=TopicId(topic_id),
                 directories=tuple(pairs),
             )

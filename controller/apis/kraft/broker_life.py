@@ -14,7 +14,7 @@ from controller.brokers.kraft.confirmations import Confirmations
 from controller.brokers.kraft.log.projection import CORDONED_SINCE, METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.port import stamp
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -30,8 +30,8 @@ logger = structlog.get_logger("topicwright.kraft")
 class BrokerRegistrationHandler:
     """Answers BrokerRegistration."""
 
-    def __init__(self, front: Front, membership: Membership) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, membership: Membership) -> None:
+        self._api = api
         self._membership = membership
 
     async def __call__(self, context: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
@@ -39,7 +39,7 @@ class BrokerRegistrationHandler:
         membership = self._membership
         broker_id = BrokerId(request.broker_id)
         has_session = membership.has_session(broker_id)
-        refused = registration.refusal(request, membership.cluster, self._front.cluster_id, has_session=has_session)
+        refused = registration.refusal(request, membership.cluster, self._api.cluster_id, has_session=has_session)
         if refused is not None:
             code, why = int(refused.code), refused.why
             logger.warning("broker refused", broker=broker_id, peer=context.peer, code=code, why=why)
@@ -48,14 +48,14 @@ class BrokerRegistrationHandler:
             return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         clean = membership.ended_in_order(broker_id, request.previous_broker_epoch)
         command = commands.RegisterBroker(
-            **stamp(self._front.controller, "kraft"),
+            **stamp(self._api.controller, "kraft"),
             broker_id=broker_id,
             incarnation=request.incarnation_id.hex(),
             rack=request.rack,
             endpoints=registration.endpoints_of(request),
             details=registration.details_of(request, clean=clean),
         )
-        (answer,) = await self._front.submit([command])
+        (answer,) = await self._api.submit([command])
         if answer.code:
             return BrokerRegistrationResponse(error_code=as_brokers_take_it(answer.code))
         epoch = membership.wire_epoch(broker_id, answer.number)
@@ -72,9 +72,9 @@ class BrokerRegistrationHandler:
         if known is None or known.incarnation == incarnation:
             return False
         if not known.fenced:
-            stamped, epoch = stamp(self._front.controller, "kraft"), known.broker_epoch
+            stamped, epoch = stamp(self._api.controller, "kraft"), known.broker_epoch
             fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered anew", broker_epoch=epoch)
-            await self._front.submit([fence])
+            await self._api.submit([fence])
             return True
         return await self._membership.leads(broker_id)
 
@@ -98,8 +98,8 @@ class Next(Enum):
 class BrokerHeartbeatHandler:
     """Answers BrokerHeartbeat."""
 
-    def __init__(self, front: Front, membership: Membership, confirmations: Confirmations) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, membership: Membership, confirmations: Confirmations) -> None:
+        self._api = api
         self._membership = membership
         self._confirmations = confirmations
 
@@ -118,7 +118,7 @@ class BrokerHeartbeatHandler:
         caught_up = request.current_metadata_offset >= request.broker_epoch
         next_ = await self._next(broker, request, caught_up)
         for command in self._commands(broker, request, next_):
-            (answer,) = await self._front.submit([command])
+            (answer,) = await self._api.submit([command])
             if answer.code:
                 return BrokerHeartbeatResponse(error_code=as_brokers_take_it(answer.code))
         return BrokerHeartbeatResponse(
@@ -147,7 +147,7 @@ class BrokerHeartbeatHandler:
     ) -> Iterator[commands.MembershipCommand]:
         """What leads to the next state, one after the other."""
         of: OfBroker = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
-        controller, broker_id = self._front.controller, broker.broker_id
+        controller, broker_id = self._api.controller, broker.broker_id
         offline = frozenset(request.offline_log_dirs)
         online = tuple(each for each in broker.log_dirs if each not in offline)
         if online != broker.log_dirs:
@@ -178,14 +178,14 @@ class BrokerHeartbeatHandler:
 class UnregisterBrokerHandler:
     """Answers UnregisterBroker."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(self, context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """The broker is forgotten; one that lives registers anew."""
         broker_id = BrokerId(request.broker_id)
-        stamped, reason = stamp(self._front.controller, "kraft"), f"asked by {context.principal}"
-        (answer,) = await self._front.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
+        stamped, reason = stamp(self._api.controller, "kraft"), f"asked by {context.principal}"
+        (answer,) = await self._api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
         message = answer.message or None
         if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
             message = f"Broker ID {broker_id} is not currently registered"

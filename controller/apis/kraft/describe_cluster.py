@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.brokers.kraft.quorum.raft.core import Quorum
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.describe_cluster import (
     BROKERS,
@@ -19,23 +19,23 @@ from controller.machine.errors import ErrorCode
 class DescribeControllersHandler:
     """Answers DescribeCluster of clients with `bootstrap.controllers`."""
 
-    def __init__(self, front: Front, quorum: Quorum) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, quorum: Quorum) -> None:
+        self._api = api
         self._quorum = quorum
 
     def __call__(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """Who votes, and where, and who leads."""
-        front, quorum = self._front, self._quorum
+        api, quorum = self._api, self._quorum
         if request.endpoint_type != CONTROLLERS:
             return wrong_endpoint(request.endpoint_type)
         places = ((each.id, *quorum.place_of(each)) for each in quorum.voters)
         wants_operations = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=CONTROLLERS,
-            cluster_id=front.cluster_id,
+            cluster_id=api.cluster_id,
             controller_id=quorum.leader_id,
             brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
-            cluster_authorized_operations=front.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+            cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
         )
 
 

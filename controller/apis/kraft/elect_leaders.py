@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from controller.brokers.port import stamp
-from controller.front.front import Front
-from controller.front.port import Reply, in_portions
+from controller.controller_api import ControllerApi, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import elect_leaders
 from controller.machine.commands.commands import ElectLeaders
@@ -22,14 +21,14 @@ PREFERRED = 0
 class ElectLeadersHandler:
     """Answers ElectLeaders."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(
         self, context: RequestContext, request: elect_leaders.ElectLeadersRequest
     ) -> elect_leaders.ElectLeadersResponse:
         """Elect for each partition for itself. For all partitions (null) those that need no election are left out."""
-        if not self._front.grants(context, "Alter"):
+        if not self._api.grants(context, "Alter"):
             return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if request.election_type not in (PREFERRED, UNCLEAN):
             return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
@@ -47,15 +46,15 @@ class ElectLeadersHandler:
                 merged.setdefault(topic.topic, []).extend(topic.partitions)
             yield from merged.items()
             return
-        for topics in topic_slices(lambda: self._front.store):
+        for topics in topic_slices(lambda: self._api.store):
             for each in topics:
                 yield each.name, range(len(each.partitions))
 
     async def _elect(
         self, context: RequestContext, wanted: Sequence[tuple[str, Sequence[int]]], unclean: bool
     ) -> Reply:
-        stamped = stamp(self._front.controller, "")
-        return await self._front.submit(
+        stamped = stamp(self._api.controller, "")
+        return await self._api.submit(
             [
                 ElectLeaders(
                     **stamped,

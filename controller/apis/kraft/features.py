@@ -13,7 +13,7 @@ from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
 from controller.brokers.kraft.quorum.registered import Registered, RegisteredControllers, why_unsupported
 from controller.brokers.port import stamp
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
 from controller.kafka.messages.update_features import (
@@ -47,16 +47,16 @@ def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKe
 class UpdateFeaturesHandler:
     """Answers UpdateFeatures: all of the changes, or none."""
 
-    def __init__(self, front: Front, node: QuorumNode, registered: RegisteredControllers) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi, node: QuorumNode, registered: RegisteredControllers) -> None:
+        self._api = api
         self._node = node
         self._registered = registered
 
     async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """The outcome of each, with what is wrong in words."""
-        if not self._front.grants(context, "Alter"):
+        if not self._api.grants(context, "Alter"):
             return UpdateFeaturesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        levels = dict(self._front.cluster.features)
+        levels = dict(self._api.cluster.features)
         try:
             registered = await self._registered.all()
         except (OSError, BrokenBatch, MalformedRecord):  # a damaged disk, or a file that was replaced meanwhile
@@ -76,8 +76,8 @@ class UpdateFeaturesHandler:
                 if refused is not None:
                     return refused
             features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
-            stamped, reason = stamp(self._front.controller, "features"), f"asked by {context.principal}"
-            (answer,) = await self._front.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
+            stamped, reason = stamp(self._api.controller, "features"), f"asked by {context.principal}"
+            (answer,) = await self._api.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
             if answer.code:
                 return UpdateFeaturesResponse(
                     error_code=as_brokers_take_it(answer.code), error_message=answer.message or None
@@ -130,7 +130,7 @@ class UpdateFeaturesHandler:
         return None
 
     def _unsupported(self, name: str, level: int, registered: Registered) -> str | None:
-        for broker_id, broker in sorted(self._front.cluster.brokers.items()):
+        for broker_id, broker in sorted(self._api.cluster.brokers.items()):
             if not broker.supports(name, level):
                 return f"Invalid update version {level} for feature {name}. Broker {broker_id} does not support it."
         quorum = self._node.quorum

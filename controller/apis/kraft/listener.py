@@ -19,7 +19,7 @@ from controller.apis.kraft.epochs import BrokerEpochs
 from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
 from controller.apis.sasl import not_expected
 from controller.apis.tables import administration, descriptions, rows
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.machine.configs.groups import GROUPS
@@ -33,7 +33,7 @@ WITH_CONFIGS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 
 
 def kraft_listener(
-    front: Front,
+    api: ControllerApi,
     epochs: BrokerEpochs,
     of_brokers: Mapping[int, Handler],
     of_quorum: Mapping[int, Handler],
@@ -46,14 +46,14 @@ def kraft_listener(
     ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
     """
     handlers: dict[int, Handler] = {
-        **administration(front, WAIT_MS_MAX, WITH_CONFIGS),
-        **descriptions(front),
-        ApiKey.ELECT_LEADERS: ElectLeadersHandler(front),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(front),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListReassignmentsHandler(front),
-        ApiKey.ALTER_PARTITION: AlterPartitionHandler(front, epochs),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(front, epochs),
-        ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(front, epochs),
+        **administration(api, WAIT_MS_MAX, WITH_CONFIGS),
+        **descriptions(api),
+        ApiKey.ELECT_LEADERS: ElectLeadersHandler(api),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListReassignmentsHandler(api),
+        ApiKey.ALTER_PARTITION: AlterPartitionHandler(api, epochs),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(api, epochs),
+        ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(api, epochs),
         ApiKey.CREATE_DELEGATION_TOKEN: refuse_creation,
         ApiKey.RENEW_DELEGATION_TOKEN: refuse_renewal,
         ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_expiry,
@@ -61,7 +61,7 @@ def kraft_listener(
     }
     led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
     table = rows({**led, **of_quorum, **not_expected}, versions_max)
-    envelope = EnvelopeHandler(table, lambda context: front.grants(context, "ClusterAction"))
+    envelope = EnvelopeHandler(table, lambda context: api.grants(context, "ClusterAction"))
     api = APIS[ApiKey.ENVELOPE]
     table[ApiKey.ENVELOPE] = ApiHandler(api.min_version, api.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads))
     return table

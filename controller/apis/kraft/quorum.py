@@ -13,7 +13,7 @@ from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.missed import EventPages
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -43,15 +43,15 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 def quorum_handlers(
-    front: Front, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
+    api: ControllerApi, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
 ) -> dict[int, Handler]:
     """The handlers of one voter. `clock` gives seconds and only goes forward."""
-    refused = RefusedFetches(front.cluster_id, clock)
+    refused = RefusedFetches(api.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
         if EventPages.takes(request):
             return await replication.pages.respond(request, replication.applied)
-        if replication.leads and _names_a_broker(front, request):
+        if replication.leads and _names_a_broker(api, request):
             return AddRaftVoterResponse(
                 error_code=int(ErrorCode.INVALID_REQUEST),
                 error_message=f"node {request.voter_id} is a registered broker, which cannot vote",
@@ -61,15 +61,15 @@ def quorum_handlers(
             refused.note(context, request, response)
         return response
 
-    return {key: needing(front, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
+    return {key: needing(api, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
 
 
-def _names_a_broker(front: Front, request: Message) -> bool:
+def _names_a_broker(api: ControllerApi, request: Message) -> bool:
     """True if a broker is to become a voter. It would end its process, and the quorum would count it (KAFKA-18775)."""
     return (
         isinstance(request, AddRaftVoterRequest)
-        and request.cluster_id in (None, front.cluster_id)
-        and request.voter_id in front.cluster.brokers
+        and request.cluster_id in (None, api.cluster_id)
+        and request.voter_id in api.cluster.brokers
     )
 
 

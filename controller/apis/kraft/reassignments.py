@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from controller.apis.bounds import slices
-from controller.front.front import Front
-from controller.front.port import in_portions
+from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,15 +37,15 @@ NO_FACTOR_CHECK_BEFORE = 1
 class AlterPartitionReassignmentsHandler:
     """Answers AlterPartitionReassignments."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begin, change or end the reassignment of each partition for itself."""
         allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
-        if not self._front.grants(context, "Alter"):
+        if not self._api.grants(context, "Alter"):
             code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
         wanted: dict[str, list[Reassignment]] = {}
@@ -54,7 +53,7 @@ class AlterPartitionReassignmentsHandler:
             wanted.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
         answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in wanted}
         for portion in in_portions(wanted.items()):
-            reply = await self._front.submit(self._commands(context, portion, allowed))
+            reply = await self._api.submit(self._commands(context, portion, allowed))
             for answer, (name, reassignments) in zip(reply, portion, strict=True):
                 answers[name] += _responses(answer, reassignments)
         return AlterPartitionReassignmentsResponse(
@@ -67,7 +66,7 @@ class AlterPartitionReassignmentsHandler:
     def _commands(
         self, context: RequestContext, portion: Sequence[tuple[str, Sequence[Reassignment]]], other_factors: bool
     ) -> list[ReassignPartitions]:
-        controller = self._front.controller
+        controller = self._api.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
         return [
             ReassignPartitions(
@@ -107,24 +106,24 @@ def _responses(answer: Answer, wanted: Sequence[Reassignment]) -> Iterator[Reass
 class ListReassignmentsHandler:
     """Answers ListPartitionReassignments from the durable state."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, api: ControllerApi) -> None:
+        self._api = api
 
     async def __call__(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """The reassignments under way: of all topics (null), or of the partitions named."""
-        if not self._front.grants(context, "Describe"):
+        if not self._api.grants(context, "Describe"):
             return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if request.topics is None:
             found: list[OngoingTopicReassignment] = []
-            for topics in topic_slices(lambda: self._front.store):
+            for topics in topic_slices(lambda: self._api.store):
                 found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
                 await asyncio.sleep(0)
         else:
             found = []
             for part in slices(request.topics, TOPICS_PER_SLICE):
-                known = [(self._front.topic(one.name), one.partition_indexes) for one in part]
+                known = [(self._api.topic(one.name), one.partition_indexes) for one in part]
                 found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
                 await asyncio.sleep(0)
         return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))

@@ -45,8 +45,8 @@ POLICIES_NOT_CONSULTED = "no policy was consulted: a stopped service has none ru
 
 
 class FolderSource:
-    """What a stopped service had written: the log of a `serve`, or a worker's or front's log for each partition, read
-    as one. What a worker did not own or a front did not follow is missing.
+    """What a stopped service had written: the log of a `serve`, or a worker's or gateway's log for each partition, read
+    as one. What a worker did not own or a gateway did not follow is missing.
 
     Raises SourceError where the folder holds no log or not all of them, or a process has one open.
     """
@@ -161,7 +161,7 @@ def holds_log(folder: Path) -> bool:
 
 
 def partitions_in(folder: Path) -> list[Path]:
-    """The folders of a worker's or front's partitions, in order; none where the folder is that of a single log."""
+    """The folders of a worker's or gateway's partitions, in order; none where the folder is that of a single log."""
     if not (folder / FIRST_PARTITION / "CURRENT").is_file():
         if not (folder / "CURRENT").is_file():
             raise SourceError(f"{folder} {NO_LOG}")
@@ -169,7 +169,7 @@ def partitions_in(folder: Path) -> list[Path]:
     folders = sorted(folder.glob("partition-[0-9]*"))
     missing = [number for number, one in enumerate(folders) if int(one.name.partition("-")[2]) != number]
     if missing:
-        raise SourceError(f"{folder} does not hold partition {missing[0]}: name the folder of a front")
+        raise SourceError(f"{folder} does not hold partition {missing[0]}: name the folder of a gateway")
     return folders
 
 

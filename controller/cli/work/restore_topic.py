@@ -1,4 +1,4 @@
-"""`topicwright restore-topic`: the events topic that Kafka lost, from folders of workers and fronts.
+"""`topicwright restore-topic`: the events topic that Kafka lost, from folders of workers and gateways.
 
 Exit codes: 0 done; 2 wrong usage, or the topic cannot be restored.
 """
@@ -33,5 +33,5 @@ def restore(options: argparse.Namespace) -> int:
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} commands that were not decided" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events of {one.folder}{lost}")
-    print(f"topic {wanted.events} is restored: start workers and fronts with empty folders")
+    print(f"topic {wanted.events} is restored: start workers and gateways with empty folders")
     return 0

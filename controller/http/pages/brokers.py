@@ -28,7 +28,7 @@ TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 async def brokers(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     """The brokers, and the settings that decide."""
     found: BrokersShape = await site.shown(reads.brokers, request, at=at)
-    loads = site.front.store.durable_tallies.brokers if at is None else {}
+    loads = site.api.store.durable_tallies.brokers if at is None else {}
     return await site.page(
         request, "brokers.html", at=at, as_of=found.as_of, follow=FOLLOW, command=("brokers",), found=found, loads=loads
     )

@@ -57,7 +57,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
-        answer = await writes.create(site.front, site.changes, request, body, is_dry)
+        answer = await writes.create(site.api, site.changes, request, body, is_dry)
         result = answer.content
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -94,11 +94,11 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     match filled.get("do"):
         case "grow":
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, altering.AlterBody)
-            await altering.alter(site.front, site.changes, request, name, grown)
+            await altering.alter(site.api, site.changes, request, name, grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
             await altering.alter(
-                site.front, site.changes, request, name, body_of({"configs": configs}, altering.AlterBody)
+                site.api, site.changes, request, name, body_of({"configs": configs}, altering.AlterBody)
             )
         case "delete":
             if filled.get("typed") != name:
@@ -113,7 +113,7 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
 async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
     """The fields of a form that was sent from a page of ours. Raises Refused."""
     filled = await read_form(request)
-    site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.front.controller.now_ms())
+    site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.api.controller.now_ms())
     return filled
 
 

@@ -19,7 +19,7 @@ from litestar.plugins.jinja import JinjaTemplateEngine
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import NOT_KEPT, HttpRequest
 from controller.http.form.packing import packed
@@ -62,7 +62,7 @@ class Site:
 
     def __init__(
         self,
-        front: Front,
+        api: ControllerApi,
         queries: Questions,
         reading: Reading,
         changes: Changes,
@@ -70,16 +70,16 @@ class Site:
         **more: object,
     ) -> None:
         """`more` is what else handlers of the JSON are given, by name."""
-        self.front = front
+        self.api = api
         self.changes = changes
         self.tokens = Tokens()
         self._queries = queries
         self._reading = reading
         self._engine = engine
         as_it_is: Any = _AsItIs(reading)
-        reader = Reader(front, queries, as_it_is)
+        reader = Reader(api, queries, as_it_is)
         self._given = {
-            **more, "front": front, "queries": queries, "reading": as_it_is, "reader": reader, "changes": changes,
+            **more, "gateway": api, "queries": queries, "reading": as_it_is, "reader": reader, "changes": changes,
         }  # fmt: skip
         self._density: tuple[float, Density | None] | None = None
 
@@ -126,7 +126,7 @@ class Site:
 
     def allows(self, request: HttpRequest, operation: Operation, topic: str | None = None) -> bool:
         """Whether who sends the request may do this to a topic, or (None) to the cluster."""
-        return self.front.allows(caller_of(request), operation, topic)
+        return self.api.allows(caller_of(request), operation, topic)
 
     def _frame(self, request: HttpRequest, **given: Any) -> Frame:
         principal = caller_of(request).principal
@@ -135,8 +135,8 @@ class Site:
             query={name: request.query_params[name] for name in request.query_params},
             principal=principal,
             has_partitions=self.partitions != (None,),
-            has_quorum=self.front.quorum is not None,
-            token=self.tokens.of(principal, self.front.controller.now_ms()),
+            has_quorum=self.api.quorum is not None,
+            token=self.tokens.of(principal, self.api.controller.now_ms()),
             density=self._density[1] if self._density is not None and self.allows(request, "Describe") else None,
             **given,
         )

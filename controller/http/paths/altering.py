@@ -10,7 +10,7 @@ from litestar import patch
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
-from controller.front.front import CHANGE_TIMEOUT_MS, Front
+from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, Refused, refused, status_of
 from controller.http.paths.writes import ConfigValues, Count, InOrder, Timeout, config_text
@@ -41,28 +41,28 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
-    front: NamedDependency[Front],
+    api: NamedDependency[ControllerApi],
     changes: NamedDependency[Changes],
     validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
 ) -> AlteredShape:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(front, changes, request, name, await read_body(request, AlterBody), validate_only)
+    return await alter(api, changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
-    front: Front, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
+    api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredShape:
     """The answer to a change. Raises Refused."""
     stamps = changes.stamps(request, is_dry_run=validate_only)
-    command = _command(front, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
-    answer = await changes.answer(command, lambda put: front.submit_change([put], body.timeout_ms))
+    command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
+    answer = await changes.answer(command, lambda put: api.submit_change([put], body.timeout_ms))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.altered(answer, front.topic(name), validate_only)
+    return to_json.altered(answer, api.topic(name), validate_only)
 
 
 def _command(
-    front: Front, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
+    api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: one of configs and num_partitions, and not both")
@@ -70,10 +70,10 @@ def _command(
         raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: they go with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = front.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        denied, ops = api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
         return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
-    denied, count = front.denial(caller, "Alter", topic), body.num_partitions
+    denied, count = api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
 
 

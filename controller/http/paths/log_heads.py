@@ -13,7 +13,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import Reader, need_cluster, need_topic
 from controller.http.query_threads import Reading
@@ -36,7 +36,7 @@ from projections.queries.proving import (
 from projections.queries.query import Query, Questions
 from projections.store.tree import TreeBehind
 
-_Front = NamedDependency[Front]
+_Gateway = NamedDependency[ControllerApi]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
 _Sign = NamedDependency[Sign]
@@ -47,7 +47,7 @@ _From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, descript
 @get("/log/head")
 async def log_head(
     request: HttpRequest,
-    front: _Front,
+    api: _Gateway,
     queries: _Queries,
     reading: _Reading,
     sign: _Sign,
@@ -59,14 +59,14 @@ async def log_head(
 ) -> Response[Consistency]:
     """How many events the log has, and the root of the Merkle tree over them (RFC 9162); signed where the service has a
     key."""
-    need_cluster(front, request)
-    return await reading.answer(head_since, part_of(queries, partition), front.controller.now_ms(), since, sign)
+    need_cluster(api, request)
+    return await reading.answer(head_since, part_of(queries, partition), api.controller.now_ms(), since, sign)
 
 
 @get("/log/proof")
 async def log_proof(
     request: HttpRequest,
-    front: _Front,
+    api: _Gateway,
     queries: _Queries,
     reading: _Reading,
     sign: _Sign,
@@ -86,21 +86,21 @@ async def log_proof(
     if [offset, topic, request_id].count(None) != 2:
         raise refused(400, ErrorCode.INVALID_REQUEST, "give one of offset, topic and request")
     if topic is not None:
-        need_topic(front, request, topic)
+        need_topic(api, request, topic)
     elif request_id is not None:
-        await Reader(front, queries, reading).need_request(request, request_id)
+        await Reader(api, queries, reading).need_request(request, request_id)
     else:
-        need_cluster(front, request)
+        need_cluster(api, request)
     wanted = Wanted(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
-    return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, front.controller.now_ms()))
+    return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, api.controller.now_ms()))
 
 
 @get("/log/leaves")
 async def log_leaves(
     request: HttpRequest,
-    front: _Front,
+    api: _Gateway,
     queries: _Queries,
     reading: _Reading,
     start: _From = 0,
@@ -108,7 +108,7 @@ async def log_leaves(
     partition: _Partition = None,
 ) -> Response[Leaves]:
     """The events as their tree is made over them: their canonical bytes in order, a page at a time."""
-    need_cluster(front, request)
+    need_cluster(api, request)
     return await reading.answer(leaves, part_of(queries, partition), start, limit)
 
 

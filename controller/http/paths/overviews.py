@@ -10,7 +10,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
 from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
 from controller.http.permissions import Reader, may_show_request
@@ -61,7 +61,7 @@ async def requests(
     caller = caller_of(request)
     which = RequestFilter(principal, outcome, rule, api, host)
     window = Window(since, until, at, limit, cursor)
-    return await reader.answer(overviews.requests, which, window, partial(may_show_request, reader.front, caller))
+    return await reader.answer(overviews.requests, which, window, partial(may_show_request, reader.api, caller))
 
 
 @get("/timeline")
@@ -96,17 +96,17 @@ async def topic_timeline(
 async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryShape]:
     """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
     reader.need(request)
-    return await reader.answer(overviews.summary, at, counted_now(reader.front) if at is None else None)
+    return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
 
 
 @get("/quorum")
 async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
     """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
     reader.need(request)
-    front = reader.front
-    if front.quorum is None:
+    api = reader.api
+    if api.quorum is None:
         raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
-    return front.quorum()
+    return api.quorum()
 
 
 @get("/brokers/{broker_id:int}")
@@ -115,7 +115,7 @@ async def broker(
 ) -> Response[types.BrokerInFullShape]:
     """One broker, with the newest events of its own."""
     reader.need(request)
-    load = None if at is not None else reader.front.store.durable_tallies.brokers.get(broker_id, (0, 0))
+    load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
 
 
@@ -132,15 +132,15 @@ async def diff(
     """What is different between two moments: topics in the order of their names, a page at a time, and on the first
     page brokers, settings and permissions, for who may describe the cluster."""
     caller = caller_of(request)
-    front = reader.front
+    api = reader.api
     return await reader.answer(
         difference,
         since,
         until,
         places.opened(cursor),
         limit,
-        partial(front.allows, caller, "Describe"),
-        with_cluster=front.allows(caller, "Describe"),
+        partial(api.allows, caller, "Describe"),
+        with_cluster=api.allows(caller, "Describe"),
         place=places.sealed,
     )
 
@@ -149,13 +149,13 @@ async def diff(
 async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesShape]:
     """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
     reader.need(request)
-    return await reader.answer(overviews.policies, at, reader.front.policies)
+    return await reader.answer(overviews.policies, at, reader.api.policies)
 
 
-def counted_now(front: Front) -> types.SummaryShape:
+def counted_now(api: ControllerApi) -> types.SummaryShape:
     """What the live store and the controller count, for the summary of now."""
-    standing, counts, cluster = front.controller.standing(), front.store.durable_counts, front.cluster
-    counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, front.store.durable_tallies)
+    standing, counts, cluster = api.controller.standing(), api.store.durable_counts, api.cluster
+    counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
         types.WaitingShape(
             name=topic.name,
@@ -163,7 +163,7 @@ def counted_now(front: Front) -> types.SummaryShape:
             created_at_ms=topic.created_at_ms,
             waits_for=how_far(topic, cluster),
         )
-        for topic in front.store.durable_waiting(WAITING_SHOWN_MAX)
+        for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
     )
     shape = overviews.counted_in(overviews.NOTHING_COUNTED, counted)
     return msgspec.structs.replace(shape, requests_open=standing.requests_open, waiting=waiting)

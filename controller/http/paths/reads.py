@@ -33,7 +33,7 @@ async def topic(
     """One topic with its partitions."""
     reader.need(request, name)
     part = reader.queries.of_topic(name)
-    newest, end, live = part.newest_named(name), part.end(), reader.front.cluster.live
+    newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.reading.answer(from_log.topic_at, part, name, at)
     return await reader.reading.answer(from_log.topic, part, newest, live, end)
@@ -44,9 +44,9 @@ async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[TopicConfigsShape]:
     """The configs in force of a topic, with where each comes from: for who may describe them."""
-    need_topic(reader.front, request, name, "DescribeConfigs")
+    need_topic(reader.api, request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
-    newest, end, settings = part.newest_named(name), part.end(), reader.front.cluster.settings
+    newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
         return await reader.reading.answer(shown_configs.topic_configs_at, part, name, at)
     return await reader.reading.answer(shown_configs.topic_configs, part, newest.configs, settings, end)
@@ -136,7 +136,7 @@ async def follow(
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
     place = request.headers.get("last-event-id", cursor) if is_sse else cursor
-    may_see = partial(reader.front.allows, caller_of(request), "Describe", topic)
+    may_see = partial(reader.api.allows, caller_of(request), "Describe", topic)
     lines = followers.follow(start, topic, request_id, may_see, partition, place, write)
     return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
@@ -155,7 +155,7 @@ async def explanation(
     """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
     if of == "topic":
         reader.need(request, subject)
-    if of != "request" and may_describe(reader.front, request, subject):
+    if of != "request" and may_describe(reader.api, request, subject):
         with suppress(NoTopic):
             return await reader.answer(from_log.explanation, subject, explain_topic, at)
         if of == "topic" or not await reader.may_see_request(request, subject):

@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import need_cluster
 from controller.http.requests import described, read_body
@@ -42,7 +42,7 @@ class BrokerShown(Protocol):
 
 @runtime_checkable
 class SimulatedBrokers(Protocol):
-    """Brokers that can be controlled: a fleet in the process, or a front's remote control of the workers' fleet.
+    """Brokers that can be controlled: a fleet in the process, or a gateway's remote control of the workers' fleet.
 
     All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
     """
@@ -56,7 +56,7 @@ class SimulatedBrokers(Protocol):
 
 
 _Fleet = NamedDependency[SimulatedBrokers]
-_Front = NamedDependency[Front]
+_Gateway = NamedDependency[ControllerApi]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,9 +72,9 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, front: _Front, request: HttpRequest) -> SimulatedBrokerShape:
+async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
     """A further broker joins, with the next free id."""
-    need_cluster(front, request, "Alter")
+    need_cluster(api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(fleet.brokers) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
@@ -82,25 +82,25 @@ async def add(fleet: _Fleet, front: _Front, request: HttpRequest) -> SimulatedBr
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
+async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
     """A broker dies: it is fenced and its partitions get other leaders."""
-    need_cluster(front, request, "Alter")
+    need_cluster(api, request, "Alter")
     fleet.stop_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
+async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
-    need_cluster(front, request, "Alter")
+    need_cluster(api, request, "Alter")
     fleet.start_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, front: _Front) -> SimulatedBrokerShape:
+async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
-    need_cluster(front, request, "Alter")
+    need_cluster(api, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
         fleet.set_delay(broker_id, body.delay_ms)

@@ -87,31 +87,31 @@ class _Page:
 
     def __init__(self, reader: Reader, request: HttpRequest, which: TopicFilter, limit: int) -> None:
         self._reader = reader
-        self._front, self._queries = reader.front, reader.queries
+        self._api, self._queries = reader.api, reader.queries
         self._request = request
         self._which = which
         self._limit = limit
         self._shown: list[json_types.TopicSummary] = []
         self._end: Ends = reader.queries.end()
-        self._live = reader.front.cluster.live
+        self._live = reader.api.cluster.live
 
     async def of_the_past(
         self, at: str, listed: Callable[..., json_types.TopicsShape], after: str | None
     ) -> Response[json_types.TopicsShape]:
         """Topics as they were."""
-        if not may_describe_some(self._front, self._request):
+        if not may_describe_some(self._api, self._request):
             self._end = await self._reader.reading.run(self._queries.end, at)
             return await self._answer(None)
         caller = caller_of(self._request)
 
         def may_show(name: str) -> bool:
-            return self._which.fits_name(name) and self._front.allows(caller, "Describe", name)
+            return self._which.fits_name(name) and self._api.allows(caller, "Describe", name)
 
         return await self._reader.answer(listed, at, after, self._limit, may_show, which=self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsShape]:
         """Topics as they are, by their names."""
-        if not may_describe_some(self._front, self._request):
+        if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
             newest = by_name(self._queries, self._which, after, TOPICS_PER_SLICE)
@@ -122,12 +122,12 @@ class _Page:
                 return await self._answer(self._shown[-1].name)
             await asyncio.sleep(0)
         assert after is not None, "it has looked at some"
-        is_shown = may_describe(self._front, self._request, after)
+        is_shown = may_describe(self._api, self._request, after)
         return await self._answer(after if is_shown else sealed(shard_key(after)))
 
     async def by_age(self, place: Place) -> Response[json_types.TopicsShape]:
         """Topics as they are, the newest first."""
-        if not may_describe_some(self._front, self._request):
+        if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
             newest, place = by_age(self._queries, place, min(TOPICS_PER_SLICE, self._limit - len(self._shown)))
@@ -150,7 +150,7 @@ class _Page:
         return is_full
 
     def _may_show(self, name: str) -> bool:
-        return may_describe(self._front, self._request, name)
+        return may_describe(self._api, self._request, name)
 
     async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsShape]:
         return await self._reader.answer(from_log.topics, self._shown, after, self._end, cursor)

@@ -51,7 +51,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
 
 
 def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
-    """Of several secrets that are drawn at once, by fronts that start together, the first counts."""
+    """Of several secrets that are drawn at once, by gateways that start together, the first counts."""
     return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 

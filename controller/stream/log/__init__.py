@@ -1,1 +1,1 @@
-"""The commands and events topics, and what workers and fronts share of them."""
+"""The commands and events topics, and what workers and gateways share of them."""

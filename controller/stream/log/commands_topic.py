@@ -41,7 +41,7 @@ _OF_A_TOPIC = (
 _OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
 CLUSTER_PARTITION = 0
 """Where it is decided who may do what, which quotas hold, who can log in and which configs brokers have, and where
-counted refusals are recorded. One partition gives it one order, whichever fronts it comes from."""
+counted refusals are recorded. One partition gives it one order, whichever gateways it comes from."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
@@ -71,7 +71,7 @@ def decode_command(value: bytes | None) -> AnyCommand:
     if value[0] > COMMAND_VERSION:
         raise CommandFromNewerVersion(
             f"a command in version {value[0]}, and this release reads up to {COMMAND_VERSION}: "
-            "upgrade workers before fronts"
+            "upgrade workers before gateways"
         )
     try:
         command = _decoder.decode(memoryview(value)[1:])

@@ -76,7 +76,7 @@ class CacheAhead(LogError):
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
             f"{folder} {why}: it may be the last copy of its events, and stays. If Kafka lost them, stop all workers "
-            "and fronts and write them back with `topicwright restore-topic`; else choose another folder with --data, "
+            "and gateways and write them back with `topicwright restore-topic`; else choose another --data, "
             "or remove this one"
         )
 

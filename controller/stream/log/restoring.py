@@ -1,4 +1,4 @@
-"""Writing the events topic back to Kafka, from the folders of workers and fronts, after Kafka lost it.
+"""Writing the events topic back to Kafka, from the folders of workers and gateways, after Kafka lost it.
 
 Method. Of each partition the folder that is furthest along is taken. Its events are written in fences, as many as keep
 the epoch above that of every worker before; the first says which command is the next one (`events.logs.kafka_fold`).
@@ -107,7 +107,9 @@ def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Lo
                 found.append((log, reached))
     if not found:
         where = ", ".join(map(str, folders))
-        raise NotRestored(f"there is no partition {number} in {where}: name the folder of a front, or of more workers")
+        raise NotRestored(
+            f"there is no partition {number} in {where}: name the folder of a gateway, or of more workers"
+        )
     return max(found, key=lambda one: (one[1].position.next_event, one[1].position.next_source))
 
 

@@ -114,8 +114,8 @@ def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) 
     if held := events_in(data):
         raise TopicsMismatch(
             f"there is no topic {missing[0].topic} in Kafka, and {data} holds {held} events: it may be the last copy "
-            "of them. If Kafka lost the topic, stop all workers and fronts and write the events back with `topicwright "
-            "restore-topic`; else choose another folder with --data, or remove this one"
+            "of them. If Kafka lost the topic, stop all workers and gateways and write the events back with "
+            "`topicwright restore-topic`; else choose another folder with --data, or remove this one"
         )
     for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
         try:
@@ -219,7 +219,7 @@ def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) ->
 KEPT_MS = 3_600_000
 
 
-def prepare_fronts_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
+def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
     """Make the topic if it is missing; a factor of -1 leaves it to the number of brokers. It blocks.
 
     Raises KafkaUnreachable, TopicsMismatch.

@@ -81,6 +81,6 @@ def partition_clusters(
 ) -> Callable[[PartitionState], PartitionCluster]:
     """A cluster as the fleet of each partition. Where it is the one that holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
-    hidden = {topics.commands, topics.events, settings.stream_fronts_topic} if is_same else set()
+    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
     times, log = watch_times(settings), structlog.get_logger("topicwright")
     return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)

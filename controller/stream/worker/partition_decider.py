@@ -305,5 +305,5 @@ def _needs_a_word(state: State, command: TopicCommand) -> bool:
 
 
 def _stamped(command: AnyCommand, last_ms: int) -> AnyCommand:
-    """The command as of now: fronts' clocks differ, and the time of a partition never goes back."""
+    """The command as of now: gateways' clocks differ, and the time of a partition never goes back."""
     return command if command.at_ms >= last_ms else replace(command, at_ms=last_ms)

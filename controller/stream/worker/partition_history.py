@@ -5,7 +5,7 @@ where the archive is, as a service that is started anew does, and who was replac
 (`events.logs.archive.writing`). What is archived and behind a snapshot leaves the worker's folder at once, but for the
 newest events, from which copies of commands are known: to decide takes no older ones. Whenever something has left, the
 next base is put beside the archive; so it holds the state, and some hundred thousand events at most. Snapshots are
-copied there with it, for fronts.
+copied there with it, for gateways.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`topicwright worker`: one of any number of processes that decide what fronts put into the commands topic.
+"""`topicwright worker`: one of any number of processes that decide what gateways put into the commands topic.
 
 It prints `ready http=HOST:PORT` when it has joined the group and claimed what it was assigned. Kafka that cannot be
 reached is waited for, with a line in the log and not-ready over HTTP; topics that are not what they must be, and

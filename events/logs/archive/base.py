@@ -3,7 +3,7 @@
     bases/OFFSET.json            what it is of, and its parts (`Base`), written last
     bases/OFFSET-HASH.part       a piece of its file, of at most PART_BYTES
 
-What it is for: a worker or a front whose folder is empty need not read its partition from the first record on. In a
+What it is for: a worker or a gateway whose folder is empty need not read its partition from the first record on. In a
 base is all that the database of the log holds: the state, the indexes and the tree, and the events that are not
 archived; those before are read from the archive. So it is made of a log that has dropped what is archived, and its
 size does not grow with the log but by some bytes an event, for the tree and the births.

@@ -176,7 +176,8 @@ class Archiver:
 
 
 class Taking:
-    """Takes over what another process archives of the same log: a front what the worker does. Writes nothing there."""
+    """Takes over what another process archives of the same log: a gateway what the worker does. Writes nothing
+    there."""
 
     def __init__(self, log: EventLog, place: Place, root: Root, known: Callable[[], list[Manifest]]) -> None:
         """`known` are the manifests that the log keeps of this archive."""

@@ -9,7 +9,7 @@ both sides and the first event after which they part (see `parting`). Brokers an
 empty shard key. Topics begin at the newest snapshot, if there is one: then what is proved is what came after it, and
 `from_scratch` proves all.
 
-A log in Kafka has no state beside it; the live side is then that of a front or worker (see `compare_kafka`).
+A log in Kafka has no state beside it; the live side is then that of a gateway or worker (see `compare_kafka`).
 
 What it does not do: look at moments of the past. The live side is as it is now.
 """
@@ -37,8 +37,8 @@ def check_compare(ref: Ref, options: Options) -> None:
     if isinstance(ref, KafkaRef):
         if len(named) != 1:
             raise ReplayError(
-                "the events topic holds no state: say what to compare with, --data DIR of a front or worker, or "
-                "--http HOST:PORT of a front"
+                "the events topic holds no state: say what to compare with, --data DIR of a gateway or worker, or "
+                "--http HOST:PORT of a gateway"
             )
     elif named:
         raise ReplayError("--data and --http name the live side of a log in Kafka: a data directory holds its own")
@@ -47,8 +47,8 @@ def check_compare(ref: Ref, options: Options) -> None:
 def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     """The sub-command: both sides of every topic; differences are found.
 
-    Of a log in Kafka `options.more` has the live side: `data`, the folder of a front or worker, or `http`, the address
-    of a front. Raises ReplayError.
+    Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
+    address of a gateway. Raises ReplayError.
     """
     if options.at is not None:
         raise ReplayError("compare goes without --at: the live projection is as it is now")

@@ -1,10 +1,10 @@
-"""Comparing what an events topic comes to with what a front, or a worker, makes of it.
+"""Comparing what an events topic comes to with what a gateway, or a worker, makes of it.
 
-`--data DIR` names the data folder of a front or worker, live or a copy: a log for each partition, in
+`--data DIR` names the data folder of a gateway or worker, live or a copy: a log for each partition, in
 `partition-00000` and so on, of which each topic is compared by the hash of its whole state, and brokers and settings
 too. A worker has the partitions that it owned; what is not there is not compared.
 
-`--http HOST:PORT` names a front. It shows less of a topic than its state has (not who still waits, nor which brokers
+`--http HOST:PORT` names a gateway. It shows less of a topic than its state has (not who still waits, nor which brokers
 have applied a creation), so that is left out on both sides. Each of its answers says as of which event it is: a topic
 that seems to differ is fetched again, and held against its events up to just that one, so it may change meanwhile.
 
@@ -41,7 +41,7 @@ from projections.replay.rebuild.differences import (
 )
 from projections.replay.rebuild.explaining import Excerpt
 from projections.replay.rebuild.folded_topics import state_hash
-from projections.replay.rebuild.front_topics import FrontTopics, Shown
+from projections.replay.rebuild.gateway_topics import GatewayTopics, Shown
 from projections.replay.rebuild.parting import History, Parting, parting
 from projections.replay.rebuild.rebuild import rebuilt_topics
 from projections.replay.spark.folding import cluster_events
@@ -53,7 +53,7 @@ from projections.words.names import topic_id_bytes
 PARTED_MAX = 500
 """Of so many topics that differ it is found out where they part."""
 ROUNDS = 3
-"""How often a front is asked for a topic that seems to differ."""
+"""How often a gateway is asked for a topic that seems to differ."""
 _NOT_LOOKED_INTO = Parting(None, f"not looked into: more than {PARTED_MAX} topics differ")
 _Key = tuple[int, str]
 
@@ -63,8 +63,8 @@ def compare_kafka(session: SparkSession, ref: KafkaRef, options: Options) -> Out
     data, http = options.more.get("data"), options.more.get("http")
     if data is not None:
         return _with_folder(session, ref, Path(data), options)
-    with FrontTopics(str(http)) as front:
-        return _with_front(session, ref, front, options)
+    with GatewayTopics(str(http)) as gateway:
+        return _with_gateway(session, ref, gateway, options)
 
 
 # --- with a folder
@@ -99,7 +99,7 @@ def _looks(ref: KafkaRef, data: Path, opened: ExitStack) -> dict[int, Look]:
             opened.callback(looks[one.partition].close)
     if not looks:
         raise ReplayError(
-            f"{data} holds no partition of {ref.text}: name the folder that `topicwright front --data`, or "
+            f"{data} holds no partition of {ref.text}: name the folder that `topicwright gateway --data`, or "
             "`topicwright worker --data`, was given"
         )
     return looks
@@ -144,11 +144,11 @@ def _histories(
     return {(partition, shard): kind(logs[partition], shard) for partition, shard in keys}
 
 
-# --- with a front
+# --- with a gateway
 
 
-def _with_front(session: SparkSession, ref: KafkaRef, front: FrontTopics, options: Options) -> Outcome:
-    live: dict[str, Shown] = {shard_key(one.topic.name): one for one in front.all()}
+def _with_gateway(session: SparkSession, ref: KafkaRef, gateway: GatewayTopics, options: Options) -> Outcome:
+    live: dict[str, Shown] = {shard_key(one.topic.name): one for one in gateway.all()}
     ref = scanned(ref.topic)
     ends = {one.partition: one.end for one in ref.scan.partitions}
     rebuilt = {row.shard: _topic_of(row) for row in rebuilt_topics(session, ref, ends).collect()}
@@ -157,7 +157,7 @@ def _with_front(session: SparkSession, ref: KafkaRef, front: FrontTopics, option
     for _ in range(ROUNDS):
         if not shards:
             break
-        answers = {shard: front.one(_name(shard, rebuilt, live)) for shard in shards[:PARTED_MAX]}
+        answers = {shard: gateway.one(_name(shard, rebuilt, live)) for shard in shards[:PARTED_MAX]}
         ref = scanned(ref.topic)
         differences = list(_settled(session, ref, shards, answers))
         shards = [one.shard for one in differences]
@@ -171,7 +171,7 @@ def _name(shard: str, rebuilt: Mapping[str, Topic], live: Mapping[str, Shown]) -
 def _settled(
     session: SparkSession, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
 ) -> Iterator[Difference]:
-    """What of these still differs from the events up to the one as of which the front has answered."""
+    """What of these still differs from the events up to the one as of which the gateway has answered."""
     count = len(ref.scan.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
     ends = {one.partition: one.end for one in ref.scan.partitions}
@@ -192,7 +192,7 @@ def _settled(
 
 
 class _ShownHistory(History):
-    """A history of what a front shows."""
+    """A history of what a gateway shows."""
 
     def after(self, count: int) -> Topic | None:
         return _plain(super().after(count))
@@ -207,7 +207,7 @@ def _hash(topic: Topic | None) -> str | None:
 
 
 def _plain(topic: Topic | None) -> Topic | None:
-    """A topic as a front shows it."""
+    """A topic as a gateway shows it."""
     if topic is None:
         return None
     configs = tuple(sorted(topic.configs))
@@ -215,7 +215,7 @@ def _plain(topic: Topic | None) -> Topic | None:
 
 
 def _topic_of(row: Any) -> Topic:
-    """A topic of the rebuilt ones, as a front shows it."""
+    """A topic of the rebuilt ones, as a gateway shows it."""
     partitions = tuple(
         Partition(tuple(one.replicas), tuple(one.isr), one.leader, one.leader_epoch, one.partition_epoch)
         for one in row.partitions

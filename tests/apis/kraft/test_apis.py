@@ -36,7 +36,7 @@ ANN = b"\0\0\x05User\x04ann\0\0"
 
 
 class Granting:
-    """A front that grants everything."""
+    """A gateway that grants everything."""
 
     cluster_id = "cluster"
 
@@ -48,8 +48,8 @@ class Granting:
 
 
 def listener(name: str = "CONTROLLER") -> Any:
-    front: Any = Granting(name)
-    return real_broker_listener(Mock(), "CONTROLLER", front, {})
+    api: Any = Granting(name)
+    return real_broker_listener(Mock(), "CONTROLLER", api, {})
 
 
 def apis_of_kafkas_controller(but_not_of_brokers: bool = False) -> dict[int, tuple[str, int]]:

@@ -18,7 +18,7 @@ from events.catalog import Endpoint
 
 
 class Denying:
-    """A front that grants nothing, and remembers the operations it was called for."""
+    """A gateway that grants nothing, and remembers the operations it was called for."""
 
     advertised = Endpoint("PLAINTEXT", "127.0.0.1", 9093)
     cluster_id = "cluster"
@@ -55,16 +55,16 @@ class Denying:
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
 def test_what_one_needs(key: ApiKey, operation: str) -> None:
-    front: Any = Denying()
-    handler = real_broker_listener(Mock(), "PLAINTEXT", front, {})[key]
+    api: Any = Denying()
+    handler = real_broker_listener(Mock(), "PLAINTEXT", api, {})[key]
     answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
-    assert (answer.error_code, front.operations) == (31, [operation])
+    assert (answer.error_code, api.operations) == (31, [operation])
 
 
 @pytest.mark.parametrize("name", ["CONTROLLER", "CLIENTS"])
 def test_envelopes_are_taken_on_the_controllers_listener_alone(name: str) -> None:
-    front = Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
-    assert (ApiKey.ENVELOPE in real_broker_listener(Mock(), "CONTROLLER", front, {})) == (name == "CONTROLLER")
+    api = Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
+    assert (ApiKey.ENVELOPE in real_broker_listener(Mock(), "CONTROLLER", api, {})) == (name == "CONTROLLER")
 
 
 async def _answer(answer: Any) -> Any:

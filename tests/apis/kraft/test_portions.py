@@ -15,7 +15,7 @@ from controller.apis.kraft.alter_partition import AlterPartitionHandler
 from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from controller.apis.kraft.elect_leaders import ElectLeadersHandler
 from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
-from controller.front.port import PARTITIONS_PER_PORTION, Reply, in_portions
+from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import (
     ApiKey,
@@ -46,8 +46,8 @@ def test_portions_have_everything_in_order_and_none_has_too_much(sizes: Sequence
     assert list(again.items()) == [(name, list(each)) for name, each in wanted]
 
 
-class Front:
-    """A front that decides at once, on real brokers with one topic of very many partitions."""
+class ControllerApi:
+    """A gateway that decides at once, on real brokers with one topic of very many partitions."""
 
     def __init__(self) -> None:
         self.rig = Rig()
@@ -87,24 +87,24 @@ def answer(handler: Any, key: ApiKey, version: int, request: Any) -> Any:
     return asyncio.run(handler(RequestContext(key, version), request))
 
 
-def check(front: Front) -> None:
-    assert sum(front.sizes) == MANY
-    assert max(front.sizes) <= PARTITIONS_PER_PORTION
+def check(api: ControllerApi) -> None:
+    assert sum(api.sizes) == MANY
+    assert max(api.sizes) <= PARTITIONS_PER_PORTION
 
 
 def test_in_sync_sets() -> None:
-    front, epochs = Front(), Mock(machine_epoch=lambda _, epoch: epoch)
+    api, epochs = ControllerApi(), Mock(machine_epoch=lambda _, epoch: epoch)
     reports = tuple(
         alter_partition.RequestPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
-        for index, one in enumerate(front.topic.partitions)
+        for index, one in enumerate(api.topic.partitions)
     )
-    topic = alter_partition.RequestTopicData(topic_id=front.topic.topic_id, partitions=reports)
-    epoch = front.rig.state.cluster.brokers[front.topic.partitions[0].leader].broker_epoch
+    topic = alter_partition.RequestTopicData(topic_id=api.topic.topic_id, partitions=reports)
+    epoch = api.rig.state.cluster.brokers[api.topic.partitions[0].leader].broker_epoch
     request = alter_partition.AlterPartitionRequest(
-        broker_id=front.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
+        broker_id=api.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
     )
-    response = answer(AlterPartitionHandler(front, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
-    check(front)
+    response = answer(AlterPartitionHandler(api, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
+    check(api)
     assert response.error_code == 0
     (answered,) = response.topics
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))
@@ -115,17 +115,17 @@ def test_in_sync_sets() -> None:
 
 @pytest.mark.parametrize("everything", [True, False])
 def test_elections(everything: bool) -> None:
-    front = Front()
+    api = ControllerApi()
     named = (elect_leaders.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = elect_leaders.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
-    response = answer(ElectLeadersHandler(front), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
-    check(front)
+    response = answer(ElectLeadersHandler(api), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
+    check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
 
 
 def test_reassignments() -> None:
-    front = Front()
+    api = ControllerApi()
     wanted = tuple(
         alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=(1, 2))
         for index in range(MANY)
@@ -133,29 +133,29 @@ def test_reassignments() -> None:
     request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
         topics=(alter_partition_reassignments.ReassignableTopic(name="t", partitions=wanted),)
     )
-    handler = AlterPartitionReassignmentsHandler(front)  # type: ignore[arg-type]
+    handler = AlterPartitionReassignmentsHandler(api)  # type: ignore[arg-type]
     response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
-    check(front)
+    check(api)
     (answered,) = response.responses
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))
     assert {one.error_code for one in answered.partitions} == {0}
-    assert {one.replicas for one in front.rig.topic("t").partitions} == {(1, 2)}
+    assert {one.replicas for one in api.rig.topic("t").partitions} == {(1, 2)}
 
 
 def test_directories() -> None:
-    front = Front()
+    api = ControllerApi()
     epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_anothers=lambda *_: False)
     parts = tuple(assign_replicas_to_dirs.RequestPartitionData(partition_index=index) for index in range(MANY))
-    topic = assign_replicas_to_dirs.RequestTopicData(topic_id=front.topic.topic_id, partitions=parts)
+    topic = assign_replicas_to_dirs.RequestTopicData(topic_id=api.topic.topic_id, partitions=parts)
     directory = assign_replicas_to_dirs.RequestDirectoryData(id_=b"d" * 16, topics=(topic,))
     request = assign_replicas_to_dirs.AssignReplicasToDirsRequest(
         broker_id=1,
-        broker_epoch=front.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
+        broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
         directories=(directory,),
     )
-    handler = AssignReplicasToDirsHandler(front, epochs)  # type: ignore[arg-type]
+    handler = AssignReplicasToDirsHandler(api, epochs)  # type: ignore[arg-type]
     response = answer(handler, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)
-    check(front)
+    check(api)
     assert response.error_code == 0
     ((answered,),) = (one.topics for one in response.directories)
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))

@@ -54,11 +54,11 @@ OF_WHOEVER = {
 
 
 def test_who_does_not_lead_says_so() -> None:
-    fleet, front = (
+    fleet, api = (
         Mock(replication=SimpleNamespace(leads=False, registered=None)),
         Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
     )
-    table = real_broker_listener(fleet, "C", front, {})
+    table = real_broker_listener(fleet, "C", api, {})
     said = set[int]()
     for key, handler in table.items():
         response: Any = APIS[key].response
@@ -91,10 +91,10 @@ def test_a_registered_broker_does_not_become_a_voter(node_id: int, cluster_id: s
         return AddRaftVoterResponse()
 
     fleet = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
-    front = Mock(
+    api = Mock(
         advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
     )
-    handler = real_broker_listener(fleet, "C", front, {})[ApiKey.ADD_RAFT_VOTER]
+    handler = real_broker_listener(fleet, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
     wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code

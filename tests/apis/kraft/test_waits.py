@@ -22,8 +22,8 @@ class Submitted(Exception):
     """Commands were submitted; with what they say of waiting, and for how long the requester waits."""
 
 
-class Front:
-    """A front that raises what is submitted to it."""
+class ControllerApi:
+    """A gateway that raises what is submitted to it."""
 
     advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
     cluster_id = "cluster"
@@ -38,8 +38,8 @@ class Front:
 
 @pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
 def test_no_create_is_held_longer_than_25_s(wanted: int, waited: int) -> None:
-    front: Any = Front()
-    handler = real_broker_listener(Mock(), "CONTROLLER", front, {})[ApiKey.CREATE_TOPICS]
+    api: Any = ControllerApi()
+    handler = real_broker_listener(Mock(), "CONTROLLER", api, {})[ApiKey.CREATE_TOPICS]
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
     with pytest.raises(Submitted) as submitted:
         asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))

@@ -8,13 +8,13 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.brokers.cluster.served import NODE_ID, create, front_of
+from tests.brokers.cluster.served import NODE_ID, create, gateway_of
 from tests.support import tools
 from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
 
 
 def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with front_of(kafka, tmp_path) as server:
+    with gateway_of(kafka, tmp_path) as server:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
         admin = AdminClient(start)
         assert create(admin, name)[0] == 0
@@ -53,7 +53,7 @@ def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka
 def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
     tool, classpath = "org.apache.kafka.tools", tools.server_classpath()
-    with front_of(kafka, tmp_path) as server:
+    with gateway_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
         begin = ["--bootstrap-server", server.kafka, "--topic", name, "--max-messages", "20"]
@@ -72,7 +72,7 @@ def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, nam
 def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
-    with front_of(kafka, tmp_path) as server:
+    with gateway_of(kafka, tmp_path) as server:
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
         producer = KafkaProducer(bootstrap_servers=server.kafka)
         for number in range(20):

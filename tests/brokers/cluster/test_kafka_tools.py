@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.brokers.cluster.served import front_of, until
+from tests.brokers.cluster.served import gateway_of, until
 from tests.support import tools
 from tests.support.kafka_tools import KafkaTools, kafka_tools
 from tests.support.reference_kafka import ReferenceKafka
@@ -35,7 +35,7 @@ def both(
 ) -> Iterator[Both]:
     folder = tmp_path_factory.mktemp("tools")
     topic = f"tools-{request.param.replace('.', '-')}"
-    with front_of(kafka, folder / "front") as server, kafka_tools(folder, request.param) as running:
+    with gateway_of(kafka, folder / "gateway") as server, kafka_tools(folder, request.param) as running:
         made = ["--create", "--topic", topic, "--partitions", "3", "--replication-factor", "2"]
         made += ["--config", "min.insync.replicas=1"]
         code, output = running.run("kafka-topics", SERVER, server.kafka, *made)

@@ -68,15 +68,17 @@ async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafk
 
 
 @pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
-def test_workers_and_fronts_prove_who_we_are(
+def test_workers_and_gateways_prove_who_we_are(
     driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in {**PLAIN, "sasl.mechanism": mechanism}.items()))
     at: dict[str, Any] = {"brokers": "cluster", "driver": driver, "properties": file}
     with stream(tmp_path / "s", guarded.bootstrap, f"guarded-{driver}", **at) as running:
-        front = AdminClient({"bootstrap.servers": running.fronts[0].kafka})
-        front.create_topics([NewTopic(f"through-{driver}", 1, 1)], operation_timeout=20)[f"through-{driver}"].result(30)
+        gateway = AdminClient({"bootstrap.servers": running.gateways[0].kafka})
+        gateway.create_topics([NewTopic(f"through-{driver}", 1, 1)], operation_timeout=20)[f"through-{driver}"].result(
+            30
+        )
         there = AdminClient({"bootstrap.servers": guarded.bootstrap, **PLAIN})
         assert f"through-{driver}" in there.list_topics(timeout=10).topics
 

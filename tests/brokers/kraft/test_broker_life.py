@@ -18,7 +18,7 @@ from controller.brokers.kraft.features import features_at, shared_metadata_versi
 from controller.brokers.kraft.membership import Directories, Membership
 from controller.brokers.kraft.registration import refusal
 from controller.brokers.kraft.sessions import Sessions
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
 from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -171,10 +171,10 @@ def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() 
 
 
 def test_its_word_on_where_replicas_lie_is_refused() -> None:
-    front: Any = Granting()
+    api: Any = Granting()
     known = Directories()
     known.registered(BrokerId(1), (ONE,))
-    handler = AssignReplicasToDirsHandler(front, cast("BrokerEpochs", known))
+    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", known))
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
     answer = asyncio.run(handler(RequestContext(73, 0), request))
     assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
@@ -214,24 +214,24 @@ def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back
 
 
 def test_a_broker_that_leads_is_fenced_before_it_registers_anew() -> None:
-    members, front = membership(fenced=False), Submitting()
+    members, api = membership(fenced=False), Submitting()
     members.has_session.return_value = False
     members.leads.return_value = True
-    handler = BrokerRegistrationHandler(cast("Front", front), members)
+    handler = BrokerRegistrationHandler(cast("ControllerApi", api), members)
     response = asyncio.run(handler(RequestContext(62, 4), registration(incarnation_id=TWO)))
     assert response.error_code == 41, "it tries again when others lead"
-    assert [type(each) for each in front.commands] == [FenceBroker]
+    assert [type(each) for each in api.commands] == [FenceBroker]
 
 
 class Granting:
-    """A front that grants everything, and decides nothing."""
+    """A gateway that grants everything, and decides nothing."""
 
     def grants(self, _: RequestContext, operation: str) -> bool:
         return operation == "ClusterAction"
 
 
 class Submitting(Granting):
-    """A front that answers every command in the same way."""
+    """A gateway that answers every command in the same way."""
 
     cluster_id = "cluster"
 
@@ -267,18 +267,18 @@ def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
 def test_a_registration_is_answered_by_what_is_decided(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
-    front = Submitting(code, number)
-    handler = BrokerRegistrationHandler(cast("Front", front), membership())
+    api = Submitting(code, number)
+    handler = BrokerRegistrationHandler(cast("ControllerApi", api), membership())
     assert asyncio.run(handler(RequestContext(62, 4), registration())) == response
-    (command,) = front.commands
+    (command,) = api.commands
     assert isinstance(command, RegisterBroker)
 
 
 @pytest.mark.parametrize(("code", "error_code", "is_fenced"), [(0, 0, False), (56, 41, True)])
 def test_a_heartbeat_says_what_became_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
-    front = Submitting(code)
-    handler = BrokerHeartbeatHandler(cast("Front", front), membership(), Mock())
+    api = Submitting(code)
+    handler = BrokerHeartbeatHandler(cast("ControllerApi", api), membership(), Mock())
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)
     response = asyncio.run(handler(RequestContext(63, 1), request))
     assert (response.error_code, response.is_fenced) == (error_code, is_fenced)
-    assert [type(each) for each in front.commands] == [UnfenceBroker]
+    assert [type(each) for each in api.commands] == [UnfenceBroker]

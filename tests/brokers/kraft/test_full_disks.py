@@ -17,7 +17,7 @@ from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.quorum.segment import Segment
 from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from controller.machine.errors import ErrorCode
@@ -154,13 +154,13 @@ async def test_what_a_full_disk_does_not_take_is_to_be_tried_again(
 ) -> None:
     """Also what is in the metadata log alone: without an answer the connection would end."""
     async with alone(tmp_path) as desk:
-        front = cast("Front", Mock(cluster=Cluster(), grants=lambda *_: True))
+        api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
         registering = ControllerRegistrationHandler(desk.node, desk.replication.registered)
         request = controller_registration(desk.seat.voter, b"i" * 16, 0)
         with monkeypatch.context() as patch:
             fill(desk, patch)
-            raising = UpdateFeaturesHandler(front, desk.node, desk.replication.registered)
+            raising = UpdateFeaturesHandler(api, desk.node, desk.replication.registered)
             answer = await raising(RequestContext(57, 1), UpdateFeaturesRequest(feature_updates=(update,)))
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
             assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER

@@ -45,7 +45,7 @@ func code(err error) int16 {
 	return 0
 }
 
-// Brokers, and fronts, may learn of a change a little after its answer, one later than another.
+// Brokers, and gateways, may learn of a change a little after its answer, one later than another.
 func eventually(seen func() bool) bool {
 	for range 2000 {
 		if seen() {

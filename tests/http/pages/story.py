@@ -57,7 +57,7 @@ QUORUM = QuorumShape(
 async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
     """The service, after all of that; without `hostile`, what pictures are taken of."""
     async with service(settings=POLICY, judge=Judge(owned), **more) as one:
-        one.front.policies, one.front.quorum = RULES, lambda: QUORUM
+        one.api.policies, one.api.quorum = RULES, lambda: QUORUM
         one.client.headers["user-agent"] = "billing-api 2.1"
         await one.create("pay.orders", num_partitions=6, configs={"retention.ms": "86400000"})
         await one.create("pay.invoices", num_partitions=3, configs={"cleanup.policy": "compact"})

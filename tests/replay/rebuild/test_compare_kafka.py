@@ -1,4 +1,4 @@
-"""A log in Kafka against what its fronts and workers make of it: their folders, and what a front shows."""
+"""A log in Kafka against what its gateways and workers make of it: their folders, and what a gateway shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import KafkaRef, LogRef, looked_at, open_folder, scanned
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.front_topics import FrontTopics
+from projections.replay.rebuild.gateway_topics import GatewayTopics
 from projections.store.store import CLUSTER, TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
@@ -34,7 +34,7 @@ from tests.support.topicwright import Topicwright, topicwright
 
 
 def cached(folder: Path, records: Sequence[Recorded]) -> None:
-    """A partition as a front keeps it: events with the state that they lead to."""
+    """A partition as a gateway keeps it: events with the state that they lead to."""
     log = open_log(folder)
     try:
         store = TopicStore(log)
@@ -50,7 +50,7 @@ def cached(folder: Path, records: Sequence[Recorded]) -> None:
 
 @pytest.fixture
 def data(history: LogRef, tmp_path: Path) -> Path:
-    """The data folder of a front."""
+    """The data folder of a gateway."""
     for number, part in enumerate(in_partitions(records_of(history), 2)):
         cached(tmp_path / "data" / f"partition-{number:05}", part)
     return tmp_path / "data"
@@ -61,7 +61,7 @@ def against(folder: Path) -> Options:
     return Options(more={"data": str(folder)})
 
 
-def test_what_a_front_keeps_is_what_the_topic_comes_to(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
+def test_what_a_gateway_keeps_is_what_the_topic_comes_to(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
     outcome = run_compare(spark, in_kafka, against(data))
     assert not outcome.found, "\n".join(outcome.lines)
     assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offsets ")
@@ -71,7 +71,7 @@ def test_what_a_front_keeps_is_what_the_topic_comes_to(spark: SparkSession, in_k
     assert of_one.lines[0].endswith(" of partition 1.")
 
 
-def test_a_front_that_is_behind_is_compared_as_of_where_it_is(
+def test_a_gateway_that_is_behind_is_compared_as_of_where_it_is(
     spark: SparkSession, in_kafka: KafkaRef, history: LogRef, tmp_path: Path
 ) -> None:
     for number, part in enumerate(in_partitions(records_of(history), 2)):
@@ -130,7 +130,7 @@ def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 
 
-def test_what_a_front_shows_is_what_the_topic_comes_to(
+def test_what_a_gateway_shows_is_what_the_topic_comes_to(
     spark: SparkSession, kafka44: ReferenceKafka, tmp_path: Path
 ) -> None:
     with topicwright(tmp_path) as server:
@@ -152,9 +152,9 @@ def test_what_a_front_shows_is_what_the_topic_comes_to(
     }
 
 
-def test_a_front_that_does_not_answer() -> None:
+def test_a_gateway_that_does_not_answer() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(ReplayError, match=f"the front at 127.0.0.1:{port} does not answer"):
-        list(FrontTopics(f"127.0.0.1:{port}").all())
+    with pytest.raises(ReplayError, match=f"the gateway at 127.0.0.1:{port} does not answer"):
+        list(GatewayTopics(f"127.0.0.1:{port}").all())
     with pytest.raises(ReplayError, match="--http nonsense is not HOST:PORT"):
-        FrontTopics("nonsense")
+        GatewayTopics("nonsense")

@@ -17,9 +17,9 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
+from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.front.front import Front
 from controller.kafka.messages import ZERO_UUID
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint, SettingsChanged
@@ -109,7 +109,7 @@ class ControllerProcess(Serving):
             replication=self.replication,
         )
         endpoint = Endpoint(CONTROLLER_LISTENER, "controller", 9093)
-        self.front = Front(self.controller, node_id=NODE, advertised=endpoint)
+        self.api = ControllerApi(self.controller, node_id=NODE, advertised=endpoint)
         self._settings = settings
 
     def _register(self, value: bytes) -> None:
@@ -122,7 +122,7 @@ class ControllerProcess(Serving):
         """Follow what there is, then lead."""
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
-            self.number, CONTROLLER_LISTENER, real_broker_listener(self.fleet, CONTROLLER_LISTENER, self.front, {})
+            self.number, CONTROLLER_LISTENER, real_broker_listener(self.fleet, CONTROLLER_LISTENER, self.api, {})
         )
 
     async def _start(self) -> None:

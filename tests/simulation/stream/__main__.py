@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.stream SEED [COUNT]`: live through seeds of workers and fronts."""
+"""`python -m tests.simulation.stream SEED [COUNT]`: live through seeds of workers and gateways."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.stream.front.node import FrontNode
+from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
@@ -84,5 +84,5 @@ BUGS: Final[Bugs] = {
     "an offset without a record is taken for a loss": [(PartitionFold, "take", _without_gaps)],
     "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
     "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
-    "a front does not notice that nobody decides": [(FrontNode, "_time_is_up", _nothing)],
+    "a gateway does not notice that nobody decides": [(GatewayNode, "_time_is_up", _nothing)],
 }

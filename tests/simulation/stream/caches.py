@@ -1,4 +1,4 @@
-"""The folders of workers and fronts, in memory: a cache is never synced, and says nothing of power cuts.
+"""The folders of workers and gateways, in memory: a cache is never synced, and says nothing of power cuts.
 
 Opening and closing RocksDB would take a quarter of a simulated life. Some lives have it all the same: `StreamWorld`.
 """

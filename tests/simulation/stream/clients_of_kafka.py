@@ -1,4 +1,4 @@
-"""What processes have of Kafka: the engine's transport, the driver's consumer, a front's producer and follower.
+"""What processes have of Kafka: the engine's transport, the driver's consumer, a gateway's producer and follower.
 
 They stand where aiokafka and librdkafka do, over a link that may fail.
 """
@@ -15,10 +15,10 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
-from controller.stream.front.follower import FollowedEvents, Record
-from controller.stream.front.producer import Done
+from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.producer import Done
 from controller.stream.log.transport import KafkaTrouble, Values
-from tests.simulation.stream.kafka import FRONTS, HEARTBEAT_S, NO_RECORD, Generation, Link
+from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
 READ_AT_ONCE = 40
 FETCH_S = 0.5
@@ -185,7 +185,7 @@ class SimulatedConsumer:
 
 
 class SimulatedProducer:
-    """A front's `Producing`: what is not acknowledged in time may have arrived all the same."""
+    """A gateway's `Producing`: what is not acknowledged in time may have arrived all the same."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -210,7 +210,7 @@ class SimulatedFollower:
         events = kafka.topics.events
         self._at = {(events, number): offset for number, offset in enumerate(offsets)}
         self._behind = {place: len(kafka.log(*place)) for place in self._at}
-        self._at[FRONTS, 0] = len(kafka.fronts)
+        self._at[GATEWAYS, 0] = len(kafka.gateways)
 
     async def run(self) -> None:
         """Follow for good."""

@@ -49,17 +49,17 @@ class Faults:
 
     async def kill(self) -> None:
         """A process is killed, and comes back."""
-        name = self._rng.choice(sorted([*self._world.workers, *self._world.fronts]) or [""])
+        name = self._rng.choice(sorted([*self._world.workers, *self._world.gateways]) or [""])
         if name:
             await self._world.kill(name)
 
     async def cut(self) -> None:
         """A process does not reach Kafka, or a worker its group, and does not know: what it sends arrives later. Nobody
         hears it meanwhile, so that another takes over, and it goes on: a zombie."""
-        workers, fronts = self._world.workers.values(), self._world.fronts.values()
+        workers, gateways = self._world.workers.values(), self._world.gateways.values()
         ways = [[each.group_link] for each in workers for _ in range(3)]
         ways += [[each.link, each.group_link, each.events_link] for each in workers]
-        ways += [*([each.link, each.events_link] for each in workers), *([each.link] for each in fronts)]
+        ways += [*([each.link, each.events_link] for each in workers), *([each.link] for each in gateways)]
         cut = self._rng.choice(ways) if ways else []
         for link in cut:
             link.is_cut = True

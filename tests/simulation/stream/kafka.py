@@ -25,7 +25,7 @@ TIMEOUT_S: Final = 4.0
 SESSION_S: Final = 1.5
 HEARTBEAT_S: Final = 0.25
 REBALANCE_S: Final = 3.0
-FRONTS: Final = "fronts"
+GATEWAYS: Final = "gateways"
 NO_RECORD: Final = b""
 """Of an offset that readers are not given: of an aborted record, or of the marker that ends a transaction."""
 COPIES: Final = 0.02
@@ -42,7 +42,7 @@ class SimulatedKafka:
         self.topics = Topics("commands", "events", partitions, "cluster-1", "events-1")
         self.commands: list[list[bytes]] = [[] for _ in range(partitions)]
         self.events: list[list[bytes]] = [[] for _ in range(partitions)]
-        self.fronts: list[bytes] = []
+        self.gateways: list[bytes] = []
         self.group = Group(rng, partitions)
         self.links: list[Link] = []
         self.latency_s = 0.002
@@ -70,8 +70,8 @@ class SimulatedKafka:
 
     def log(self, topic: str, partition: int) -> list[bytes]:
         """A partition's records."""
-        if topic == FRONTS:
-            return self.fronts
+        if topic == GATEWAYS:
+            return self.gateways
         return (self.commands if topic == self.topics.commands else self.events)[partition]
 
     def put(self, topic: str, partition: int, value: bytes) -> int:

@@ -1,4 +1,4 @@
-"""The processes of the simulated world: workers that decide and fronts that answer, as they run in production but for
+"""The processes of the simulated world: workers that decide and gateways that answer, as they run in production but for
 Kafka, time and chance."""
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
-from controller.stream.front.members import ANNOUNCEMENT_VERSION, Announcement, Members
-from controller.stream.front.node import FrontNode
-from controller.stream.front.presence import Presence
-from controller.stream.front.view import StreamFront
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.gateway.node import GatewayNode
+from controller.stream.gateway.presence import Presence
+from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group
 from controller.stream.worker.driver_faust import FaustDriver
@@ -28,7 +28,7 @@ from events.logs.heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
-from tests.simulation.stream.kafka import FRONTS, SESSION_S, Link
+from tests.simulation.stream.kafka import GATEWAYS, SESSION_S, Link
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.world import RELEASE, Serving
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.stream.world import StreamWorld
 
 ANNOUNCE_S = 0.4
-FRONT_SESSION_S = 3.0
+GATEWAY_SESSION_S = 3.0
 ANSWER_TIMEOUT_S = 10.0
 CACHE_BYTES = 1 << 20
 SIGNED_EVERY_S = 5.0
@@ -130,8 +130,8 @@ class WorkerProcess:
         self.world.done["lost"] += 1
 
 
-class FrontProcess(Serving):
-    """`topicwright front`, from the handlers of Kafka's requests on."""
+class GatewayProcess(Serving):
+    """`topicwright gateway`, from the handlers of Kafka's requests on."""
 
     def __init__(self, world: StreamWorld, number: int, data: Path) -> None:
         super().__init__(number)
@@ -140,9 +140,9 @@ class FrontProcess(Serving):
         topics = world.kafka.topics
         producer = SimulatedProducer(self.link)
         own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
-        members = Members(own, session_s=FRONT_SESSION_S, clock=virtual_loop().time)
-        self._presence = Presence(members, producer, FRONTS)
-        self.node = FrontNode(
+        members = Members(own, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
+        self._presence = Presence(members, producer, GATEWAYS)
+        self.node = GatewayNode(
             [
                 PartitionState.open(
                     data,
@@ -163,8 +163,8 @@ class FrontProcess(Serving):
             command_failed=lambda kind: world.failures.append(AssertionError(f"{kind} could not be sent")),
         )
         self._follower = SimulatedFollower(self.link, self.node.offsets, self.node.take)
-        front = StreamFront(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
-        self.handlers = controller_listener(front, {})
+        gateway = StreamGateway(self.node, members, advertised=Endpoint("PLAINTEXT", data.name, 9092))
+        self.handlers = controller_listener(gateway, {})
         self._tasks = [self.run(asyncio.ensure_future, each) for each in (self._follower.run(), self._announce())]
 
     async def _announce(self) -> None:

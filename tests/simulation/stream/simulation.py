@@ -1,4 +1,4 @@
-"""One simulated life of workers and fronts over a Kafka, from a seed to its checks."""
+"""One simulated life of workers and gateways over a Kafka, from a seed to its checks."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Outcome(msgspec.Struct, frozen=True):
     done: dict[str, int]
 
 
-class FrontsClient(Client):
-    """A client of any front: one may know later than another what there is."""
+class GatewaysClient(Client):
+    """A client of any gateway: one may know later than another what there is."""
 
     async def _list_all(self) -> None:
         await self._look_up()
@@ -84,9 +84,9 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
     for number in range(rng.choice((1, 2, 3))):
         world.start_worker(f"worker-{number}")
     for number in range(rng.choice((1, 2))):
-        world.start_front(f"front-{number}")
+        world.start_gateway(f"gateway-{number}")
     count = rng.randint(*rng.choice((FEW, MANY)))
-    clients = [FrontsClient(f"c{number}", world, world.witness, answers) for number in range(count)]
+    clients = [GatewaysClient(f"c{number}", world, world.witness, answers) for number in range(count)]
     faults, think_s = Faults(world), rng.choice((0.01, 0.02, 0.1))
     async with asyncio.TaskGroup() as group:
         for client in clients:
@@ -94,10 +94,10 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
         group.create_task(faults.go_on(life_s, rng.choice((0.2, 0.5, 1.5))))
     await _come_to_rest(world)
     _check(world)
-    for front in world.fronts.values():
-        await front.stop()
-    world.fronts.clear()
-    await asyncio.sleep(LOOK_S)  # the last of what fronts have to say is put when they stop
+    for gateway in world.gateways.values():
+        await gateway.stop()
+    world.gateways.clear()
+    await asyncio.sleep(LOOK_S)  # the last of what gateways have to say is put when they stop
     await _until(lambda: _rests(world))
     for worker in list(world.workers.values()):
         worker.stopping.set()
@@ -125,16 +125,18 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 def _rests(world: StreamWorld) -> bool:
     owned = [(number, worker) for worker in world.workers.values() for number in worker.engine.active]
-    fronts = world.fronts.values()
+    gateways = world.gateways.values()
     return (
         sorted(number for number, _ in owned) == list(range(world.partitions))
-        and all(not (each := front.node).replies and each.caught_up and not each.storage_error for front in fronts)
+        and all(
+            not (each := gateway.node).replies and each.caught_up and not each.storage_error for gateway in gateways
+        )
         and all(
             worker.engine.next_source(number) == len(world.kafka.commands[number])
             and not worker.engine._states[number].state.waiting
             for number, worker in owned
         )
-        and all(front.node.offsets == list(map(_end, world.kafka.events)) for front in fronts)
+        and all(gateway.node.offsets == list(map(_end, world.kafka.events)) for gateway in gateways)
     )
 
 
@@ -150,11 +152,11 @@ def _check(world: StreamWorld) -> None:
         Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
         (owner,) = [worker for worker in world.workers.values() if number in worker.engine.active]
         _check_same(f"worker of partition {number}", owner.engine._states[number].log, events)
-        for name, front in world.fronts.items():
-            assert front.node.failure is None, f"{name}: {front.node.failure!r}"
-            assert front.node.storage_error is None, f"{name}: {front.node.storage_error}"
-            assert len(front.node.replies) == 0, f"{name}: {len(front.node.replies)} requests were never answered"
-            _check_same(name, front.node.partitions[number].log, events)
+        for name, gateway in world.gateways.items():
+            assert gateway.node.failure is None, f"{name}: {gateway.node.failure!r}"
+            assert gateway.node.storage_error is None, f"{name}: {gateway.node.storage_error}"
+            assert len(gateway.node.replies) == 0, f"{name}: {len(gateway.node.replies)} requests were never answered"
+            _check_same(name, gateway.node.partitions[number].log, events)
         waiting = owner.engine._states[number].state.waiting
         assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
 

@@ -1,4 +1,4 @@
-"""The simulated world of the distributed engine: a Kafka, workers, fronts, and whoever starts them again."""
+"""The simulated world of the distributed engine: a Kafka, workers, gateways, and whoever starts them again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 from tests.simulation.stream.faust_app import SimulatedFaust
 from tests.simulation.stream.kafka import NO_RECORD, Link, SimulatedKafka
-from tests.simulation.stream.processes import FrontProcess, WorkerProcess
+from tests.simulation.stream.processes import GatewayProcess, WorkerProcess
 from tests.simulation.virtual_time import context_of
 from tests.simulation.witness import Witness
 from tests.simulation.world import BORN_MS, POLICY, ConnectionLost
@@ -55,7 +55,7 @@ class StreamWitness(Witness):
 
 
 class StreamWorld:
-    """Everything there is, drawn from a seed. A client meets it as `process`: any of the fronts."""
+    """Everything there is, drawn from a seed. A client meets it as `process`: any of the gateways."""
 
     def __init__(
         self, rng: random.Random, folder: Path, plan: Plan, *, is_faust: bool, brokers_of: type[PartitionBrokers]
@@ -77,7 +77,7 @@ class StreamWorld:
         self.failures: list[BaseException] = []
         self.done: Counter[str] = Counter()
         self.workers: dict[str, WorkerProcess] = {}
-        self.fronts: dict[str, FrontProcess] = {}
+        self.gateways: dict[str, GatewayProcess] = {}
         self.signs = True
         """Whether workers sign heads of their partitions."""
         self._processes = 0
@@ -97,12 +97,12 @@ class StreamWorld:
         return BORN_MS + int(asyncio.get_running_loop().time() * 1000)
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
-        """One request, at any front. Raises ConnectionLost."""
-        fronts = [front for _, front in sorted(self.fronts.items()) if front.alive and front.node.caught_up]
-        if not fronts:
+        """One request, at any gateway. Raises ConnectionLost."""
+        gateways = [gateway for _, gateway in sorted(self.gateways.items()) if gateway.alive and gateway.node.caught_up]
+        if not gateways:
             await asyncio.sleep(0.1)
-            raise ConnectionLost("no front listens")
-        return await self.rng.choice(fronts).call(client, api_key, version, request)
+            raise ConnectionLost("no gateway listens")
+        return await self.rng.choice(gateways).call(client, api_key, version, request)
 
     def start_worker(self, name: str) -> None:
         """Start the worker of a folder, unless it runs."""
@@ -121,9 +121,9 @@ class StreamWorld:
             worker.alive = False
             del self.workers[name]
 
-    def start_front(self, name: str) -> None:
-        """Start the front of a folder."""
-        self.fronts[name] = FrontProcess(self, self._next(), self.folder / name)
+    def start_gateway(self, name: str) -> None:
+        """Start the gateway of a folder."""
+        self.gateways[name] = GatewayProcess(self, self._next(), self.folder / name)
 
     def _next(self) -> int:
         self._processes += 1
@@ -131,8 +131,8 @@ class StreamWorld:
 
     async def kill(self, name: str) -> None:
         """End a process at once, and start it again after a while."""
-        processes: dict[str, Any] = self.workers if name in self.workers else self.fronts
-        start = self.start_worker if processes is self.workers else self.start_front
+        processes: dict[str, Any] = self.workers if name in self.workers else self.gateways
+        start = self.start_worker if processes is self.workers else self.start_gateway
         processes.pop(name).kill()
         await asyncio.sleep(STARTS_S * self.rng.uniform(0.5, 4))
         start(name)

@@ -58,5 +58,5 @@ def test_what_is_no_command_is_refused(value: bytes | None) -> None:
 
 def test_a_newer_version_is_another_error() -> None:
     newer = bytes((COMMAND_VERSION + 1,)) + encode_command(COMMANDS[0])[1:]
-    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before fronts"):
+    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
         decode_command(newer)

@@ -56,27 +56,27 @@ def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -
 def test_a_reader_has_what_the_writer_has(writing: Writing, tmp_path: Path) -> None:
     writing.decide(create("a"), create("b.c"), create("b_c"), create("b.c", validate_only=True))
     writing.partition.commit()
-    front = opened(tmp_path / "front", answers=True)
-    accepted = read_all(front, writing.topic, commit_every=3)
-    assert list(front.log.read()) == list(writing.partition.log.read())
-    assert front.store.durable_slice(None, 10) == writing.partition.store.durable_slice(None, 10)
-    assert front.store.durable_cluster == writing.partition.store.durable_cluster
-    assert front.fold.position == writing.partition.fold.position
+    gateway = opened(tmp_path / "gateway", answers=True)
+    accepted = read_all(gateway, writing.topic, commit_every=3)
+    assert list(gateway.log.read()) == list(writing.partition.log.read())
+    assert gateway.store.durable_slice(None, 10) == writing.partition.store.durable_slice(None, 10)
+    assert gateway.store.durable_cluster == writing.partition.store.durable_cluster
+    assert gateway.fold.position == writing.partition.fold.position
     assert [each.source_offset for each in accepted] == [None, *range(8)]
-    assert front.log.durable_offset == front.log.next_offset
-    front.close()
+    assert gateway.log.durable_offset == gateway.log.next_offset
+    gateway.close()
 
 
 def test_answers_show_what_the_decision_showed(writing: Writing, tmp_path: Path) -> None:
     deleting = DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName("a"))
     writing.decide(create("a", timeout_ms=0), create("a"), create("dry", validate_only=True), deleting)
-    front = opened(tmp_path / "front", answers=True)
-    answers = [answer for each in read_all(front, writing.topic) for answer in each.answers]
+    gateway = opened(tmp_path / "gateway", answers=True)
+    answers = [answer for each in read_all(gateway, writing.topic) for answer in each.answers]
     assert [(each.topic_name, each.code) for each in answers] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
     assert [each.topic.name if each.topic else None for each in answers] == ["a", None, "dry", "a"]
     assert answers[0].topic is not None
     assert answers[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
-    front.close()
+    gateway.close()
 
 
 def test_without_answers_none_are_decoded(writing: Writing, tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:
 def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, tmp_path: Path) -> None:
     writing.decide(*(create(f"t{number}") for number in range(200)))
     writing.partition.commit()
-    front = opened(tmp_path / "front")
-    read_all(front, writing.topic, commit_every=7)
-    assert head_of(front.log) == head_of(writing.partition.log)
-    assert list(front.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
-    assert head_of(front.log)[0] > 300
-    front.close()
+    gateway = opened(tmp_path / "gateway")
+    read_all(gateway, writing.topic, commit_every=7)
+    assert head_of(gateway.log) == head_of(writing.partition.log)
+    assert list(gateway.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
+    assert head_of(gateway.log)[0] > 300
+    gateway.close()
 
 
 def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
@@ -231,30 +231,30 @@ def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
     writing.partition.commit()
     with monkeypatch.context() as before:
         before.setattr(LogTree, "changes", lambda self, values: {})
-        older = opened(tmp_path / "front")
+        older = opened(tmp_path / "gateway")
         read_all(older, writing.topic)
         older.close()
     monkeypatch.setattr(tree, "BEHIND_MAX", 100)
     monkeypatch.setattr(tree, "SLICE", 256)
-    front = opened(tmp_path / "front")
+    gateway = opened(tmp_path / "gateway")
     with pytest.raises(TreeBehind):
-        head_of(front.log)
-    front.commit()
-    front.commit()
-    assert head_of(front.log) == head_of(writing.partition.log)
-    front.close()
+        head_of(gateway.log)
+    gateway.commit()
+    gateway.commit()
+    assert head_of(gateway.log) == head_of(writing.partition.log)
+    gateway.close()
 
 
 def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, tmp_path: Path) -> None:
-    front = opened(tmp_path / "front")
-    read_all(front, writing.topic)
-    front.log.note({HEAD: front.log.next_offset.to_bytes(8, "big") + bytes(32)})
-    front.close()
-    front = opened(tmp_path / "front")
-    assert front.log.next_offset == 0
-    read_all(front, writing.topic)
-    assert list(front.log.read()) == list(writing.partition.log.read())
-    front.close()
+    gateway = opened(tmp_path / "gateway")
+    read_all(gateway, writing.topic)
+    gateway.log.note({HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)})
+    gateway.close()
+    gateway = opened(tmp_path / "gateway")
+    assert gateway.log.next_offset == 0
+    read_all(gateway, writing.topic)
+    assert list(gateway.log.read()) == list(writing.partition.log.read())
+    gateway.close()
 
 
 def test_a_second_process_is_refused(writing: Writing, tmp_path: Path) -> None:
@@ -296,9 +296,9 @@ def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, tmp_path: Pa
     memory = Memory.share(64_000, 4)
     assert memory == Memory(8_000, 8)
     writing.decide(*(create(f"t{number}") for number in range(20)))
-    front = opened(tmp_path / "front", memory=memory)
-    read_all(front, writing.topic)
-    assert len(front.store.durable_slice(None, 100)) == 20
-    cache = front.store._cache
+    gateway = opened(tmp_path / "gateway", memory=memory)
+    read_all(gateway, writing.topic)
+    assert len(gateway.store.durable_slice(None, 100)) == 20
+    cache = gateway.store._cache
     assert sum(len(one.partitions) for kept in (cache._young, cache._old) for one in kept.values()) <= 2 * 8
-    front.close()
+    gateway.close()

@@ -61,7 +61,7 @@ def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
         log, reached = _furthest(held, folders, 2)
         assert log.path.parent.name == "b"
         assert reached.position.next_event == log.next_offset
-        with pytest.raises(NotRestored, match=r"there is no partition 1 in .*: name the folder of a front"):
+        with pytest.raises(NotRestored, match=r"there is no partition 1 in .*: name the folder of a gateway"):
             _furthest(held, folders, 1)
 
 

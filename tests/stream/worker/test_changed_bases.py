@@ -107,10 +107,10 @@ async def test_nobody_begins_with_a_base_whose_tree_is_another(partitions: Parti
     changing = Changing(partitions, tmp_path / "base")
     for what, change in NOBODY_BEGINS_WITH.items():
         changing.put(change)
-        with closing(partitions.front(f"fresh {what}")):
+        with closing(partitions.gateway(f"fresh {what}")):
             assert partitions.began_at == changing.older.kafka_offset, what
     changing.put(lambda _: None)
-    with closing(partitions.front("fresh")):
+    with closing(partitions.gateway("fresh")):
         assert partitions.began_at == changing.base.kafka_offset, "as it was put"
 
 

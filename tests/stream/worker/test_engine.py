@@ -255,13 +255,13 @@ async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_it_does_not_decide_what_a_newer_front_put(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.work()
     newer = create("a")
     kafka.commands[home("a")].append(bytes((COMMAND_VERSION + 1,)) + encode_command(newer)[1:])
-    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before fronts"):
+    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
         await worker.work()
     assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
     await worker.close()

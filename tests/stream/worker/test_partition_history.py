@@ -93,8 +93,8 @@ class Partitions:
                 await asyncio.sleep(0.01)
                 assert not worker.failures, worker.failures
 
-    def front(self, name: str, partition: int = 0, *, archive: bool = True, first_record: int = 0) -> PartitionState:
-        """A front's copy of a partition, which has read all that there is."""
+    def gateway(self, name: str, partition: int = 0, *, archive: bool = True, first_record: int = 0) -> PartitionState:
+        """A gateway's copy of a partition, which has read all that there is."""
         state = PartitionState.open(
             self.folder / name,
             partition,
@@ -131,7 +131,7 @@ def assert_same(one: PartitionState, other: PartitionState) -> None:
     assert_one_log(one.log, other.log)
 
 
-async def test_an_empty_front_begins_with_a_base_and_has_all_that_one_has_that_read_everything(
+async def test_an_empty_gateway_begins_with_a_base_and_has_all_that_one_has_that_read_everything(
     partitions: Partitions,
 ) -> None:
     worker = await partitions.worker("a")
@@ -139,9 +139,9 @@ async def test_an_empty_front_begins_with_a_base_and_has_all_that_one_has_that_r
     await partitions.until_base(worker)
     await partitions.create(worker, 20)
     for number in range(TOPICS.partitions):
-        one = partitions.front("fresh", number)
+        one = partitions.gateway("fresh", number)
         assert partitions.began_at > 0
-        with closing(one), closing(partitions.front("whole", number, archive=False)) as other:
+        with closing(one), closing(partitions.gateway("whole", number, archive=False)) as other:
             assert partitions.began_at == 0
             assert_same(one, other)
     await worker.close()
@@ -160,9 +160,9 @@ async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partiti
     await partitions.create(second, 300)
     await partitions.until_base(second, max(starts))
     for number in range(TOPICS.partitions):
-        with closing(partitions.front("whole", number, archive=False)) as whole:
+        with closing(partitions.gateway("whole", number, archive=False)) as whole:
             assert_archived_once(partitions.place(number), whole.log)
-            with closing(partitions.front("fresh", number)) as one:
+            with closing(partitions.gateway("fresh", number)) as one:
                 assert_same(one, whole)
     await second.close()
     check_all_decided(partitions.kafka)
@@ -193,7 +193,7 @@ async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: 
     await partitions.create(third, 200)
     await partitions.until_base(third, 512)
     for number in range(TOPICS.partitions):
-        with closing(partitions.front("whole", number, archive=False)) as whole:
+        with closing(partitions.gateway("whole", number, archive=False)) as whole:
             assert_archived_once(partitions.place(number), whole.log)
     await first.close()
     await third.close()
@@ -243,21 +243,21 @@ async def two_bases(partitions: Partitions) -> None:
 async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
     await two_bases(partitions)
     kept = partitions.folder / "kept"
-    with closing(partitions.front("whole", archive=False)) as whole:
+    with closing(partitions.gateway("whole", archive=False)) as whole:
         place = partitions.folder / "archive" / "partition-00000"
         shutil.copytree(place / "bases", kept)
         offsets = [base.kafka_offset for base in bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)]
         assert len(offsets) == 2
         for what, damage in DAMAGED.items():
             damage(partitions)
-            with closing(partitions.front(f"fresh {what}")) as one:
+            with closing(partitions.gateway(f"fresh {what}")) as one:
                 assert partitions.began_at == offsets[1], what
                 assert state_of(one.log) == state_of(whole.log), what
             shutil.rmtree(place / "bases")
             shutil.copytree(kept, place / "bases")
         for file in (place / "bases").glob("*.part"):
             turn_a_byte(file)
-        with closing(partitions.front("fresh")) as one:
+        with closing(partitions.gateway("fresh")) as one:
             assert partitions.began_at == 0, "without a base Kafka is read from the first record on"
             assert state_of(one.log) == state_of(whole.log)
 
@@ -265,17 +265,17 @@ async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
 async def test_where_kafka_has_the_beginning_no_more_a_base_is_needed(partitions: Partitions) -> None:
     await two_bases(partitions)
     newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
-    with closing(partitions.front("behind", archive=False)):
+    with closing(partitions.gateway("behind", archive=False)):
         pass
-    with closing(partitions.front("behind", first_record=newest.kafka_offset)):
+    with closing(partitions.gateway("behind", first_record=newest.kafka_offset)):
         assert partitions.began_at > newest.kafka_offset, "it has all that it needs"
     with pytest.raises(BeginningGone, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"):
-        partitions.front("none", archive=False, first_record=5)
+        partitions.gateway("none", archive=False, first_record=5)
     turn_a_byte(newest_file(partitions, "part"))
-    with closing(partitions.front("older", first_record=older.kafka_offset)):
+    with closing(partitions.gateway("older", first_record=older.kafka_offset)):
         assert partitions.began_at == older.kafka_offset
     with pytest.raises(BeginningGone, match="the newest is older"):
-        partitions.front("too late", first_record=newest.kafka_offset)
+        partitions.gateway("too late", first_record=newest.kafka_offset)
 
 
 async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base(partitions: Partitions) -> None:
@@ -297,17 +297,17 @@ async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partiti
     write_object(partitions.place(), newest.name, replace(newest, **changed))
     with pytest.raises(ArchiveForeign, match=f"{next(iter(changed.values()))}.*name another place"):
         partitions.newest()
-    with closing(partitions.front("fresh")):
+    with closing(partitions.gateway("fresh")):
         assert partitions.began_at == 0
 
 
-async def test_an_empty_front_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
+async def test_an_empty_gateway_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
     await two_bases(partitions)
     place = partitions.folder / "archive" / "partition-00000" / "snapshots"
     put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
     assert len(put) > 1
     turn_a_byte(min(place.glob("*.snapshot")))
-    with closing(partitions.front("fresh")) as one:
+    with closing(partitions.gateway("fresh")) as one:
         snapshots = PartitionSnapshots(one, 10_000, partitions.archive(0))
         snapshots._thread.shutdown()  # once all is copied
         snapshots.close()

@@ -291,7 +291,7 @@ def test_a_topic_that_is_deleted_ends_whoever_uses_it(stream_kafka: ReferenceKaf
     names = f"gone-{time.time_ns()}"
     with ExitStack() as held:
         one = Stream(tmp_path, stream_kafka.bootstrap, names, {}, "plain", ROOT, held)
-        processes = [one.start_worker(), one.start_front().process]
+        processes = [one.start_worker(), one.start_gateway().process]
         topic = f"{names}.{lost}"
         admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
         admin.delete_topics([topic])[topic].result(30)

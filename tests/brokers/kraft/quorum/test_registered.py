@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.registered import (
     without_limits,
 )
 from controller.brokers.kraft.registration import controller_record, controller_registration
-from controller.front.front import Front
+from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.controller_registration import ControllerRegistrationRequest, Feature
 from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -98,10 +98,10 @@ async def test_registrations_are_read_from_the_snapshot_and_the_batches_since(tm
 
 async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     """What a request to raise metadata.version is answered."""
-    front = cast("Front", Mock(cluster=Cluster(), grants=lambda *_: True))
+    api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
     update = FeatureUpdateKey(feature=OLD, max_version_level=level, upgrade_type=1)
     request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=True)
-    answer = await UpdateFeaturesHandler(front, desk.node, desk.replication.registered)(RequestContext(57, 2), request)
+    answer = await UpdateFeaturesHandler(api, desk.node, desk.replication.registered)(RequestContext(57, 2), request)
     return answer.error_code, answer.error_message
 
 

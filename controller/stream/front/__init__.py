@@ -1,1 +1,0 @@
-"""A front: puts commands, follows events, answers clients."""

@@ -1,0 +1,1 @@
+"""A gateway: puts commands, follows events, answers clients."""

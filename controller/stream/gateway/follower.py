@@ -1,0 +1,201 @@
+"""Reading the events topic as it grows: librdkafka in a thread, records handed to the event loop in batches.
+
+Partitions are assigned by hand and read from where their caches end: nothing here depends on a consumer group or on
+committed offsets. The announcements of other gateways are read along with the events, so that whoever hears them knows
+that events arrive too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import msgspec
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
+"""The loop takes a batch whole, within some ten milliseconds: a record of a review has a thousand events, and as many
+bytes as hundreds of creates."""
+BATCHES_AHEAD = 4
+"""How many batches may wait for the event loop before reading pauses."""
+POLL_S = 0.2
+
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""librdkafka reports these only when a topic was missing for longer than brokers need to learn of a new one."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record. `partition` is the number in its topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
+class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
+    """Records in order, and the partitions (by topic and number) of which all is read that was there at the start."""
+
+    records: tuple[Record, ...]
+    ended: frozenset[Place]
+
+
+class FollowingFailed(Exception):
+    """Reading cannot go on; the message says why and what to do."""
+
+
+class Follower:
+    """Follows partitions from given offsets.
+
+    `take` is called on the event loop with every batch, `fail` with what ends the reading for good. What passes by
+    itself, such as brokers that cannot be reached, is waited for.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str | int | float | bool],
+        *,
+        take: Callable[[FollowedEvents], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._properties = dict(properties)
+        self._take = take
+        self._fail = fail
+        self._stopped = threading.Event()
+        self._room = threading.Semaphore(BATCHES_AHEAD)
+        self._thread: threading.Thread | None = None
+        self._behind: set[Place] = set()
+        """The partitions of which there is more to be read that was there at the start."""
+        self._ends: dict[Place, int] = {}
+        """Where each of those ended when it was first fetched."""
+
+    def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
+        """Follow every partition of `topic` from its offset, and what is new in partition 0 of `newest_of`."""
+        self._loop = asyncio.get_running_loop()
+        places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
+        self._behind = {(topic, partition) for partition in range(len(offsets))}
+        places.append(TopicPartition(newest_of, 0, OFFSET_END))
+        self._thread = threading.Thread(target=self._run, args=(places,), name="follow", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the reading."""
+        self._stopped.set()
+        self._room.release()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self, places: list[TopicPartition]) -> None:
+        consumer = Consumer(
+            {
+                **self._properties,
+                "group.id": "topicwright-gateway",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+        try:
+            consumer.assign(places)
+            while not self._stopped.is_set():
+                self._read(consumer)
+        except Exception as error:
+            self._on_loop(partial(self._fail, error))
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Consumer) -> None:
+        first = consumer.poll(POLL_S)
+        if first is None:
+            return
+        batch = _batch([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
+        if self._behind:
+            batch = self._with_ends(consumer, batch)
+        *early, last = _parts(batch.records)
+        for part in early:
+            self._give(FollowedEvents(part, frozenset()))
+        if last or batch.ended:
+            self._give(FollowedEvents(last, batch.ended))
+
+    def _give(self, batch: FollowedEvents) -> None:
+        self._room.acquire()
+        self._on_loop(partial(self._hand_over, batch))
+
+    def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
+        """The batch, with the partitions that have come to where they ended at first: librdkafka reports an end only
+        where a fetch brings nothing, which may never be while others write."""
+        read = {(record.topic, record.partition): record.offset + 1 for record in batch.records}
+        for place in self._behind & read.keys() - self._ends.keys():
+            end = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
+            if end >= 0:  # as of the fetch that brought the records, or a later one
+                self._ends[place] = end
+        reached = {
+            place for place in self._behind & read.keys() if read[place] >= self._ends.get(place, read[place] + 1)
+        }
+        ended = batch.ended | reached
+        self._behind -= ended
+        return FollowedEvents(batch.records, ended)
+
+    def _hand_over(self, batch: FollowedEvents) -> None:
+        self._room.release()
+        if not self._stopped.is_set():
+            self._take(batch)
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(work)
+
+
+def _batch(messages: Sequence[Message]) -> FollowedEvents:
+    records: list[Record] = []
+    ended: set[tuple[str, int]] = set()
+    for message in messages:
+        error = message.error()
+        topic, partition = str(message.topic()), int(message.partition() or 0)
+        if error is None:
+            value = message.value()
+            records.append(Record(topic, partition, int(message.offset() or 0), bytes(value or b"")))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add((topic, partition))
+        else:
+            _raise_if_final(error, topic, partition)
+    return FollowedEvents(tuple(records), frozenset(ended))
+
+
+def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
+    """Records in order, in parts of no more than `BATCH_BYTES`, or of one record; the last part may be empty."""
+    parts: list[tuple[Record, ...]] = []
+    part: list[Record] = []
+    room = BATCH_BYTES
+    for record in records:
+        if part and len(record.value) > room:
+            parts.append(tuple(part))
+            part, room = [], BATCH_BYTES
+        part.append(record)
+        room -= len(record.value)
+    return [*parts, tuple(part)]
+
+
+def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
+    """Raise FollowingFailed for what waiting does not cure."""
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise FollowingFailed(
+            f"partition {partition} of {topic} no longer has the records that come next: {error.str()}; it must keep "
+            "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
+            "started again, this gateway begins with the newest base, where there is one"
+        )
+    if error.code() in _GONE:
+        raise FollowingFailed(
+            f"partition {partition} of {topic} is not there any more ({error.str()}): it must not be deleted"
+        )
+    if error.fatal() or error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
+        raise FollowingFailed(f"partition {partition} of {topic} cannot be read: {error.str()}") from KafkaException(
+            error
+        )

@@ -1,0 +1,345 @@
+"""`topicwright gateway`: one of any number of processes that answer clients, while workers decide.
+
+Puts the parts together and ends them in order: stop accepting, answer what is decided, say good-bye to the others, let
+go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.apis.passing_through import RecordClients
+from controller.apis.tables import cluster_listener
+from controller.brokers.cluster.security import Security
+from controller.engine.background import Background
+from controller.http.metrics import Metrics
+from controller.http.server import HttpServer
+from controller.serving.clients_entry import Address, Entrance
+from controller.serving.cluster_ports import ClusterPorts
+from controller.serving.history.archiving import dropping
+from controller.serving.history.log_heads import head_signer
+from controller.serving.listeners import reachable
+from controller.serving.process import (
+    DRAIN_S,
+    SWITCH_S,
+    finished,
+    reached,
+    run_service,
+    stop_on_signals,
+    wall_ms,
+)
+from controller.settings.load import ServeSettings
+from controller.stream.gateway.brokers import GatewayBrokers
+from controller.stream.gateway.cluster import GatewayCluster
+from controller.stream.gateway.follower import Follower
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.gateway.node import GatewayNode
+from controller.stream.gateway.presence import Presence
+from controller.stream.gateway.producer import CommandProducer
+from controller.stream.gateway.view import StreamGateway
+from controller.stream.log.beginning import archive_of
+from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.partition import Memory, PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
+from controller.stream.log.topic_watch import TopicWatch
+from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_gateways_topic, prepare_topics
+from controller.stream.log.transport import NO_SECURITY, Topics
+from events.logs.archive.place import Place
+from projections.queries.proving import unsigned
+
+LOOK_EVERY_S = 0.02
+PRODUCED_WITHIN_MS = 10_000
+"""How long Kafka may take to acknowledge a command before its client is answered NOT_CONTROLLER."""
+_ID_FILE = "gateway.id"
+
+
+class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gateway` is to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
+    the one that carries decisions out."""
+
+    bootstrap: str
+    kafka: Address
+    http: Address
+    data: Path
+    settings: ServeSettings
+    security: Security = NO_SECURITY
+    cluster_security: Security = NO_SECURITY
+
+    @property
+    def properties(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's properties for reaching Kafka."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": "topicwright-gateway",
+            "log_level": 2,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "socket.keepalive.enable": True,
+            **self.security.properties,
+        }
+
+
+class GatewayService:
+    """Everything that one `gateway` runs, once the topics are known to be there."""
+
+    def __init__(self, options: GatewayOptions, topics: Topics, ranges: Sequence[tuple[int, int]]) -> None:
+        """`ranges` are those of the records that Kafka has of each partition of the events topic. Raises
+        LogError and OSError where the data folder cannot be used, and SettingsError."""
+        self.options = options
+        self._topics = topics
+        self._process = os.urandom(5).hex()
+        self.metrics = Metrics()
+        self._signer = head_signer(options.settings)
+        self._entrance = Entrance(
+            options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
+        )
+        archive = archive_of(options.settings)
+        self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
+        self._archives = archives = [archive and archive(number) for number in range(topics.partitions)]
+        self._partitions = self._open_partitions(archives, ranges)
+        interval = options.settings.log_snapshot_interval_events
+        self._snapshots = [
+            PartitionSnapshots(each, interval, of) for each, of in zip(self._partitions, archives, strict=True)
+        ]
+        self._is_following = False
+        self._cluster: GatewayCluster | None = None
+
+    def _open_partitions(
+        self, archives: Sequence[Place | None], ranges: Sequence[tuple[int, int]]
+    ) -> list[PartitionState]:
+        opened: list[PartitionState] = []
+        try:
+            for number, archive in enumerate(archives):
+                first, end = ranges[number]
+                opened.append(self._open_partition(number, archive, first))
+                opened[-1].check_end(end)
+        except BaseException:
+            for each in opened:
+                each.close()
+            raise
+        return opened
+
+    def _open_partition(self, number: int, archive: Place | None, first_record: int) -> PartitionState:
+        topics = self._topics
+        return PartitionState.open(
+            self.options.data,
+            number,
+            cluster_id=topics.cluster_id,
+            topic_id=topics.events_id,
+            answers=True,
+            memory=Memory.share(self.options.settings.store_cache_bytes, topics.partitions),
+            archive=archive,
+            first_record=first_record,
+        )
+
+    async def start(self) -> None:
+        """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
+        had."""
+        options, settings, entrance = self.options, self.options.settings, self._entrance
+        self._ports = ClusterPorts(options.data, settings.cluster_broker_ports, entrance.listening)
+        await entrance.listening.start()
+        await self._ports.start()
+        self._make_node()
+        gateway = StreamGateway(
+            self.node,
+            self._presence.members,
+            advertised=entrance.advertised,
+            authorizer=entrance.authorizer(),
+            partitions_per_response_max=settings.max_request_partition_size_limit,
+        )
+        gateway.static_configs = settings.static_configs()
+        gateway.archive_trouble = lambda: self._topic_watch.trouble
+        self.http = HttpServer(
+            gateway,
+            GatewayBrokers(self.node),
+            self.node.query(),
+            self.metrics,
+            tls=entrance.http_tls,
+            logins=entrance.http_logins(),
+            reach=entrance.reach,
+            counts=entrance.counts,
+            sign=unsigned if self._signer is None else self._signer.signed,
+        )
+        self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
+        members = self._presence.members
+        members.own = replace(members.own, http=f"{reachable(options.http.host)}:{self._http_address.port}")
+        self.metrics.watch(self._gauges)
+        self.metrics.watch(self._topic_watch.gauges)
+        self._follow()
+        await self._caught_up()
+        await self._open(gateway, dict(settings.api_versions_max))
+        # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
+        sys.setswitchinterval(SWITCH_S)
+
+    async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
+        """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
+        listening = self._entrance.listening
+        if not gateway.cluster.settings.cluster_carries_out:
+            listening.open(gateway, versions_max)
+            return
+        every_s = self.options.settings.cluster_watch_interval_ms / 1000
+        cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
+        gateway.fleet_trouble = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
+        reached = await cluster.reached()
+        handlers = partial(cluster_listener, link=reached.link, clients=RecordClients())
+        self._ports.open(gateway, versions_max, handlers)
+        listening.open(gateway, versions_max, handlers)
+
+    def _make_node(self) -> None:
+        settings, advertised = self.options.settings, self._entrance.advertised
+        own = Announcement(
+            ANNOUNCEMENT_VERSION,
+            gateway_id=_gateway_id(self.options.data),
+            process=self._process,
+            host=advertised.host,
+            port=advertised.port,
+            http="",
+            endpoints=self._entrance.listening.advertised,
+        )
+        members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
+        self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
+        self._presence = Presence(members, self._producer, settings.stream_gateways_topic)
+        self.node = GatewayNode(
+            self._partitions,
+            self._topics,
+            self._presence,
+            self._producer,
+            boot_id=os.urandom(16).hex(),  # others read self._process
+            clock_ms=wall_ms,
+            answer_timeout_s=settings.gateway_answer_timeout_ms / 1000,
+            quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
+            command_failed=self.metrics.command_failed,
+            committed=lambda number: self._snapshots[number].reached(),
+        )
+
+    def _follow(self) -> None:
+        self._producer.start()
+        self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
+        self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
+        self._is_following = True
+        self._beside = Background(self.node.fail)
+        self._beside.begin(self._announce())
+        for each, place in zip(self._partitions, self._archives, strict=True):
+            if place is not None:
+                self._beside.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
+        self._beside.begin(self._topic_watch.watch(self.node.fail))
+
+    async def _announce(self) -> None:
+        while True:
+            self._presence.announce()
+            if self.node.caught_up:
+                self._entrance.draw_login_secret(self.node)
+            self.node.heartbeat()
+            await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
+
+    async def _caught_up(self) -> None:
+        log = structlog.get_logger("topicwright")
+        waited_s = 0.0
+        while not self.node.caught_up and self.node.failure is None:
+            await asyncio.sleep(LOOK_EVERY_S)
+            waited_s += LOOK_EVERY_S
+            if waited_s % 10 < LOOK_EVERY_S:
+                events = self.node.standing().events_durable
+                log.info("waiting for workers, or for what there is to be read", events=events)
+        if self.node.failure is None:  # others have announced themselves by then
+            await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
+
+    def _gauges(self) -> list[tuple[str, str, float]]:
+        members = self._presence.members
+        ignored = sum(each.fold.ignored for each in self._partitions)
+        open_now = self._entrance.listening.connections + self._ports.connections
+        return [
+            ("connections", "Kafka connections that are open.", open_now),
+            ("gateways_live", "Gateways that live, as this one hears.", len(members.live())),
+            ("kafka_silent_seconds", "Since this gateway has heard itself through Kafka.", members.silent_s()),
+            ("records_ignored", "Records of the events topic that did not count.", ignored),
+        ]
+
+    @property
+    def failed(self) -> asyncio.Event:
+        """Set once it cannot follow the log any further."""
+        return self.node.failed
+
+    @property
+    def ready_line(self) -> str:
+        """What is printed once requests are taken."""
+        return self._entrance.ready_line(self._http_address)
+
+    def reload(self) -> None:
+        """Read certificates and users anew (SIGHUP)."""
+        self._entrance.reload()
+
+    async def stop(self) -> None:
+        """Stop accepting, answer what is decided in time, say good-bye, close."""
+        if not self._is_following:  # it never came to follow anything
+            await self._entrance.listening.stop(0)
+            await self._ports.stop(0)
+            self._entrance.users.close()
+            self._close_snapshots()
+            for each in self._partitions:
+                each.close()
+            return
+        self.node.take_no_more()
+        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
+        if self._cluster is not None:
+            await self._cluster.stop()
+        await self._beside.stop()
+        self.node.refusals.stop()
+        self._presence.announce(leaving=True)
+        await self._producer.stop()
+        await self._follower.stop()
+        self._close_snapshots()
+        self.node.close()
+        self._entrance.users.close()
+
+    def _close_snapshots(self) -> None:
+        for each in self._snapshots:
+            each.close()
+
+
+def _gateway_id(data: Path) -> str:
+    """The id of the gateway whose folder this is: made at its first start, and kept."""
+    file = data / _ID_FILE
+    with suppress(FileNotFoundError):
+        known = file.read_text(encoding="ascii").strip()
+        if known:
+            return known
+    made = os.urandom(8).hex()
+    file.write_text(made + "\n", encoding="ascii")
+    return made
+
+
+async def run_gateway(options: GatewayOptions) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the gateway from starting."""
+    stopping = stop_on_signals()
+    with hold_folder(options.data):
+        finding = asyncio.create_task(
+            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
+        )
+        if not await finished(finding, stopping):
+            return 0
+        service = GatewayService(options, *finding.result())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
+        return await run_service(service, stopping)
+
+
+def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
+    """The topics of the log and of gateways, made where they are missing, and the records of the events topic. It
+    blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    settings = options.settings
+    topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
+    prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
+    return topics, offset_ranges(options.properties, topics.events, topics.partitions)

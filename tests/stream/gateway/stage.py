@@ -1,0 +1,141 @@
+"""A gateway over two partitions without Kafka: the test plays Kafka, and workers' part of the machine decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from controller.access.mutation_quotas import MutationQuotas
+from controller.controller_api import Reply
+from controller.machine.commands.commands import CreateTopic
+from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, encode_announcement
+from controller.stream.gateway.node import GatewayNode
+from controller.stream.gateway.presence import Presence
+from controller.stream.gateway.producer import Done, NotProduced
+from controller.stream.gateway.view import StreamGateway
+from controller.stream.log.commands_topic import decode_command
+from controller.stream.log.partition import PartitionState
+from controller.stream.log.transport import Topics
+from events.catalog import Endpoint
+from events.logs.kafka_partitions import partition_of
+from events.names import RequestId, shard_key
+from tests.stream.log.records import BORN_MS, Writing, create, joined
+
+PARTITIONS = 2
+TOPICS = Topics("commands", "events", PARTITIONS, "cluster-1", "topic-1")
+SESSION_S = 5.0
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Rig:
+    """A gateway over two partitions, a Kafka that the test plays, and the workers of both partitions."""
+
+    def __init__(self, folder: Path, quotas: MutationQuotas | None = None) -> None:
+        self.clock = Clock()
+        self.put: list[tuple[str, int, bytes, bytes, Done]] = []
+        self.failed: list[str] = []
+        """The kinds of commands that something raised on."""
+        self.full = False
+        self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
+        own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
+        self.members = Members(own, session_s=SESSION_S, clock=self.clock)
+        self.presence = Presence(self.members, self, "gateways")
+        self.node = GatewayNode(
+            [_opened(folder / "gateway", number, answers=True) for number in range(PARTITIONS)],
+            TOPICS,
+            self.presence,
+            self,
+            boot_id="boot",
+            clock_ms=lambda: BORN_MS,
+            answer_timeout_s=30,
+            quotas=quotas,
+            command_failed=self.failed.append,
+        )
+        self.gateway = StreamGateway(self.node, self.members, advertised=Endpoint("PLAINTEXT", "gateway-a", 9092))
+        self._read = [0] * PARTITIONS
+
+    def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
+        """The producer of the gateway under test."""
+        if self.full:
+            raise NotProduced("too many commands wait for Kafka already")
+        self.put.append((topic, partition, key, value, done))
+
+    def begin(self, brokers: int = 3) -> None:
+        """The workers take over, with live brokers; the gateway reads it and hears itself."""
+        for worker in self.workers:
+            worker.fence()
+            for broker in range(1, brokers + 1):
+                worker.decide(*joined(broker))
+        self.read(ended=True)
+        self.hear(self.members.own)
+
+    def work(self, *, acknowledge_first: bool = True) -> None:
+        """Kafka takes what was put, workers decide it and brokers confirm, the gateway reads the decisions."""
+        put, self.put = [one for one in self.put if one[0] == "commands"], []
+        acknowledged = []
+        for _, partition, _, value, done in put:
+            offset = self.workers[partition].partition.fold.next_source
+            self.workers[partition].decide(decode_command(value))
+            acknowledged.append((done, offset))
+        if acknowledge_first:
+            self.acknowledge(acknowledged)
+            self.read()
+        else:
+            self.read()
+            self.acknowledge(acknowledged)
+
+    def acknowledge(self, taken: list[tuple[Done, int]]) -> None:
+        for done, offset in taken:
+            done(offset, None)
+
+    def read(self, ended: bool = False) -> None:
+        """The gateway reads what the workers wrote."""
+        records = []
+        for number, worker in enumerate(self.workers):
+            worker.partition.commit()
+            new = range(self._read[number], len(worker.topic))
+            records += [Record("events", number, offset, worker.topic[offset]) for offset in new]
+            self._read[number] = len(worker.topic)
+        ends = frozenset(("events", number) for number in range(PARTITIONS)) if ended else frozenset()
+        self.node.take(FollowedEvents(tuple(records), ends))
+
+    def hear(self, announcement: Announcement) -> None:
+        self.node.take(FollowedEvents((Record("gateways", 0, 0, encode_announcement(announcement)),), frozenset()))
+
+    def request(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:
+        return self.node.submit(commands, timeout_ms)
+
+    def close(self) -> None:
+        self.node.close()
+        for worker in self.workers:
+            worker.partition.close()
+
+
+def _opened(data: Path, number: int, **options: Any) -> PartitionState:
+    return PartitionState.open(data, number, cluster_id="cluster-1", topic_id="topic-1", **options)
+
+
+def in_partition(number: int) -> str:
+    """A name that lives in a partition."""
+    return next(name for name in (f"t{i}" for i in range(99)) if partition_of(shard_key(name), PARTITIONS) == number)
+
+
+def codes(answers: Iterable[Any]) -> dict[str, int]:
+    return {answer.topic_name: answer.code for answer in answers}
+
+
+def both(**fields: Any) -> list[CreateTopic]:
+    """One request for a topic in each partition."""
+    given = {"timeout_ms": 0, **fields}
+    return [replace(create(in_partition(n), **given), request_id=RequestId("r")) for n in range(PARTITIONS)]

@@ -1,0 +1,335 @@
+"""Who may do what, at a gateway: requests about the cluster, mutation quotas, refusals that are counted, listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
+
+from controller.access import refusals
+from controller.access.mutation_quotas import MutationQuotas
+from controller.machine.commands.access import (
+    AclFilter,
+    AlterClientQuotas,
+    CreateAcls,
+    DeleteAcls,
+    QuotaAlteration,
+    RecordRefusals,
+)
+from controller.machine.commands.commands import ChangeSettings
+from controller.machine.errors import ErrorCode
+from controller.stream.gateway import gate
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
+from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from events.access import Acl
+from events.catalog import Endpoint
+from events.logs.kafka_record import Decided, encode_record
+from events.names import RequestId
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.gateway.stage import SESSION_S, Rig, codes, in_partition
+from tests.stream.log.records import BORN_MS, SETTINGS, create, joined
+
+ALICE = "User:alice"
+READS = Acl(2, 3, "t", ALICE, "*", 3, 3)
+WRITES = replace(READS, operation=4)
+BROKEN = replace(READS, name="")
+ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
+
+
+@pytest.fixture
+def metered(tmp_path: Path) -> Iterator[Rig]:
+    """A gateway where alice may create or delete two partitions a second, two at once."""
+    one = Rig(tmp_path, MutationQuotas(windows_s=1.0))
+    one.begin()
+    alteration = QuotaAlteration((("user", "alice"),), (("controller_mutation_rate", 2.0),))
+    one.workers[CLUSTER_PARTITION].decide(
+        AlterClientQuotas(request_id=RequestId("q"), alterations=(alteration,), **ADMIN)
+    )
+    one.read()
+    yield one
+    one.close()
+
+
+def creates(*acls: Acl, request: str = "c") -> CreateAcls:
+    return CreateAcls(request_id=RequestId(request), acls=acls, **ADMIN)
+
+
+def create_by_alice(number: int, **fields: Any) -> Any:
+    """A create of two partitions in partition 1, where no quota is kept."""
+    command = create(in_partition(1), timeout_ms=0, principal=ALICE, **fields)
+    return replace(command, request_id=RequestId(f"a{number}"))
+
+
+def put_last(rig: Rig) -> Any:
+    """The command that was put last."""
+    return decode_command(rig.put[-1][3])
+
+
+# --- requests about the cluster
+
+
+@on_virtual_time
+async def test_they_are_decided_in_one_partition_and_hold_before_they_are_answered(rig: Rig) -> None:
+    rig.begin()
+    held: list[bool] = []
+    pending = rig.request(creates(READS, BROKEN, WRITES))
+    pending.add_done_callback(lambda _: held.append(READS in rig.gateway.cluster.acls))
+    assert [one[:3] for one in rig.put] == [("commands", CLUSTER_PARTITION, b"")], "one order for all gateways"
+    rig.work()
+    (answer,) = await pending
+    assert (answer.code, [each.code for each in answer.details]) == (0, [0, ErrorCode.INVALID_REQUEST, 0])
+    assert "empty resource name" in answer.details[1].message
+    gone = rig.request(
+        DeleteAcls(request_id=RequestId("d"), filters=(AclFilter(operation=3), AclFilter(name="x")), **ADMIN)
+    )
+    await asyncio.sleep(0)
+    assert held == [True]
+    rig.work(acknowledge_first=False)
+    (answer,) = await gone
+    assert [each.acls for each in answer.details] == [(READS,), ()], "each filter is answered with what it found"
+    assert list(rig.gateway.cluster.acls) == [WRITES]
+
+
+@on_virtual_time
+async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_all_the_same(rig: Rig) -> None:
+    rig.begin(brokers=1)
+    rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
+    rig.read()
+    assert list(rig.gateway.cluster.live) == [1], "the other partition has not heard of broker 2"
+    assert READS in rig.gateway.cluster.acls
+    rig.workers[1].decide(*joined(2), *joined(3))
+    rig.read()
+    assert list(rig.gateway.cluster.live) == [1, 2]
+    assert READS in rig.gateway.cluster.acls
+
+
+@on_virtual_time
+async def test_without_kafka_they_are_refused(rig: Rig) -> None:
+    rig.begin()
+    rig.full = True
+    (answer,) = await rig.request(creates(READS))
+    assert (answer.code, answer.details) == (ErrorCode.NOT_CONTROLLER, ())
+    rig.full = False
+    untaken = rig.request(creates(READS, request="c2"))
+    rig.put.pop()[4](-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    (answer,) = await untaken
+    assert answer.code == ErrorCode.NOT_CONTROLLER
+    assert "whether it will be decided is not known" in answer.message
+    rig.clock.now_s += SESSION_S + 1
+    rig.presence.announce()
+    rig.put.clear()
+    assert codes(await rig.request(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
+    assert rig.put == []
+    assert len(rig.node.replies) == 0
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+@on_virtual_time
+async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
+    rig.begin()
+    pending = rig.request(creates(READS), timeout_ms=20_000)
+    if is_taken:
+        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.fold.next_source)])
+    (answer,) = await pending
+    assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
+    rig.work()
+    assert READS in rig.gateway.cluster.acls, "decided all the same, and in force"
+
+
+@on_virtual_time
+async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -> None:
+    rig.begin()
+    pending = rig.request(creates(READS))
+    worker = rig.workers[CLUSTER_PARTITION]
+    offset = worker.partition.fold.next_source
+    value = encode_record(Decided(worker.partition.fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    worker.partition.accept(len(worker.topic), value)
+    worker.topic.append(value)
+    rig.acknowledge([(rig.put.pop()[4], offset)])
+    rig.read()
+    (answer,) = await pending
+    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
+
+
+# --- quotas
+
+
+@on_virtual_time
+async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metered: Rig) -> None:
+    outcomes = []
+    for number in range(3):
+        pending = metered.request(create_by_alice(number, validate_only=True))
+        metered.work()
+        outcomes.append(codes(await pending)[in_partition(1)])
+    assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
+    other = metered.request(replace(create_by_alice(9, validate_only=True), principal="User:bob"))
+    metered.work()
+    assert codes(await other) == {in_partition(1): 0}
+    await asyncio.sleep(1.5)
+    pending = metered.request(create_by_alice(10, validate_only=True))
+    assert put_last(metered).throttle_ms == 0
+    metered.work()
+    assert codes(await pending) == {in_partition(1): 0}
+
+
+@on_virtual_time
+async def test_older_versions_are_carried_out_and_their_clients_are_throttled(metered: Rig) -> None:
+    throttles_ms = []
+    for number in range(3):
+        old = create_by_alice(number, validate_only=True, api_version=5)
+        pending = metered.request(old)
+        metered.work()
+        reply = await pending
+        assert codes(reply) == {in_partition(1): 0}
+        throttles_ms.append(reply.silence_ms)
+    assert throttles_ms == [0, 1000, 2000]
+
+
+@on_virtual_time
+async def test_quotas_hold_where_policies_are_consulted_too(metered: Rig) -> None:
+    settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
+    for worker in metered.workers:
+        worker.decide(
+            ChangeSettings(request_id=RequestId("s"), at_ms=BORN_MS, settings=settings, release="1.0"),
+        )
+    metered.read()
+    stamps = []
+    for number in range(3):
+        metered.request(create_by_alice(number))
+        stamps.append(put_last(metered).throttle_ms)
+    assert stamps == [0, 0, 1000]
+
+
+@on_virtual_time
+async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(gate, "decide", broken)
+    metered.put.clear()
+    metered.request(create_by_alice(1))
+    assert [put_last(metered).request_id] == ["a1"]
+
+
+@on_virtual_time
+async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
+    metered: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metered.put.clear()
+
+    def charge(*_: Any) -> Any:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    fine, unsendable = create("fine", validate_only=True), create("unsendable", client_id="\ud800")
+    with monkeypatch.context() as patch:
+        patch.setattr(MutationQuotas, "charge", charge)
+        assert codes(await metered.request(create_by_alice(1))) == {in_partition(1): -1}
+    pending = metered.request(fine, replace(unsendable, request_id=fine.request_id))
+    assert metered.node._sender.is_untaken(fine.request_id, fine.topic)
+    assert not metered.node._sender.is_untaken(fine.request_id, unsendable.topic), "nothing is kept of it"
+    noted = [decode_command(put[3]) for put in metered.put]
+    refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
+    assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
+        (ALICE, None, f"Topic:{in_partition(1)}", -1, "fault:OverflowError"),
+        ("User:ANONYMOUS", "?", "Topic:unsendable", -1, "fault:UnicodeEncodeError"),
+    ], "the workers record it"
+    metered.work()
+    assert codes(await pending) == {"fine": 0, "unsendable": -1}
+    assert metered.failed == ["CreateTopic", "CreateTopic"]
+    assert metered.node.failure is None
+
+
+# --- refusals
+
+
+@on_virtual_time
+async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Rig) -> None:
+    rig.begin()
+    denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    for number in range(4):
+        pending = rig.request(create_by_alice(number, denied=denied))
+        assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
+        rig.work()
+        assert codes(await pending) == {in_partition(1): denied}
+    rig.node.take_no_more()
+    rig.node.refusals.stop()
+    command = put_last(rig)
+    assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")
+    assert isinstance(command, RecordRefusals)
+    (refusal,) = command.refusals
+    assert (refusal.principal, refusal.resource, refusal.count) == (ALICE, f"Topic:{in_partition(1)}", 3)
+
+
+@on_virtual_time
+async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
+    rig.begin()
+    put = []
+    for number in range(4):
+        pending = rig.request(replace(create_by_alice(number), num_partitions=0))
+        put.append(len(rig.put))
+        rig.work()
+        assert codes(await pending) == {in_partition(1): ErrorCode.INVALID_PARTITIONS}
+    assert put == [1, 1, 0, 0]
+
+
+@on_virtual_time
+async def test_refusals_by_quotas_are_put_until_they_are_too_many(
+    metered: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "RECORDED_MAX", 1)
+    put = []
+    for number in range(5):
+        metered.put.clear()
+        metered.request(create_by_alice(number))
+        put.append(len(metered.put))
+    assert put == [1, 1, 1, 0, 0]
+
+
+@on_virtual_time
+async def test_what_nobody_waits_for_is_dropped_without_kafka(rig: Rig) -> None:
+    rig.begin()
+    rig.put.clear()
+    noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())
+    rig.node.observe(noted)
+    (_, partition, key, value, done) = rig.put.pop()
+    assert (partition, key, decode_command(value)) == (CLUSTER_PARTITION, b"", noted)
+    done(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    rig.full = True
+    rig.node.observe(noted)
+    rig.full = False
+    rig.clock.now_s += SESSION_S + 1
+    rig.presence.announce()
+    rig.put.clear()
+    rig.node.observe(noted)
+    assert rig.put == []
+
+
+# --- listeners
+
+
+def at_two_listeners(gateway_id: str) -> Announcement:
+    endpoints = (Endpoint("PLAINTEXT", gateway_id, 9092), Endpoint("SASL_SSL", gateway_id, 9093))
+    return Announcement(ANNOUNCEMENT_VERSION, gateway_id, "p1", gateway_id, 9092, "", endpoints=endpoints)
+
+
+@on_virtual_time
+async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
+    rig.members.own = at_two_listeners("a-gateway")
+    rig.begin(brokers=1)
+    rig.hear(at_two_listeners("b-gateway"))
+    rig.hear(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
+    secured = rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
+    assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
+        (1, "a-gateway", 9093),
+        (node_id_of("b-gateway"), "b-gateway", 9093),
+        (node_id_of("c-gateway"), "c-gateway", 9092),
+    ]
+    assert secured.controller_id() == 1
+    plain = rig.gateway.at_listener(Endpoint("PLAINTEXT", "a-gateway", 9092))
+    assert {node.port for node in plain.nodes()} == {9092}

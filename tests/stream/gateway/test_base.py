@@ -1,0 +1,89 @@
+"""Empty folders of processes begin with a base where Kafka has the beginning no more: a gateway, and a worker that
+takes over. A gateway that has read everything lets go what is archived."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.processes import Process
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.stream import Stream, stream
+from tests.support.topicwright import Topicwright
+from tests.support.wire import Wire
+
+SETTINGS = {"stream.partitions": "1", "log.archive.interval.events": "4096", "log.snapshot.interval.events": "8000"}
+
+
+def create(gateway: Topicwright, first: int, count: int) -> None:
+    topics = [
+        {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        for number in range(first, first + count)
+    ]
+    with Wire(gateway.kafka) as wire:
+        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=120_000, validate_only=False)
+    assert {each["error_code"] for each in answer["topics"]} == {0}
+
+
+def get(gateway: Topicwright, path: str) -> Any:
+    with urllib.request.urlopen(f"http://{gateway.http}{path}", timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def shown(gateway: Topicwright) -> list[Any]:
+    """What has to be the same on all gateways, of the whole log."""
+    size = get(gateway, "/log/head?partition=0")["head"]["size"]
+    proof = get(gateway, f"/log/proof?partition=0&offset=5&size={size}")
+    paths = ("/topics?limit=1000", "/topics/t7/events", "/explain/t7", "/events?limit=20")
+    return [size, proof["head"]["root"], proof["events"], *(get(gateway, path) for path in paths)]
+
+
+def started_with_a_base(process: Process) -> bool:
+    return "began with a base" in process.output
+
+
+def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
+    kafka44: ReferenceKafka, tmp_path: Path
+) -> None:
+    archive = {"log.archive.url": str(tmp_path / "archive")}
+    settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
+    with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
+        worker, gateway = running.workers[0], running.start_gateway(settings)
+        for number in range(6):
+            create(gateway, number * 1000, 1000)
+        worker.wait_for_line(r"base put", within_s=300)
+        assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
+        fresh = running.start_gateway(archive)
+        assert started_with_a_base(fresh.process)
+        assert shown(fresh) == shown(gateway)
+        _refused_without_an_archive(running)
+        worker.stop()
+        successor = running.start_worker()
+        assert started_with_a_base(successor)
+        gateway.process.wait_for_line(r"archived events dropped", within_s=300)
+        assert shown(fresh) == shown(gateway), "what the gateway has let go it reads from the archive"
+        create(fresh, 20_000, 10)
+
+
+def _delete_what_the_bases_have(kafka: ReferenceKafka, archive: Path) -> int:
+    """Have Kafka delete the records before those that the older base goes on with, the first of which it returns."""
+    older = min((archive / "partition-00000" / "bases").glob("*.json"))
+    goes_on_at: int = json.loads(older.read_bytes())["kafka_offset"]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for deleted in admin.delete_records([TopicPartition("bases.events", 0, goes_on_at)]).values():
+        deleted.result(60)
+    return goes_on_at
+
+
+def _refused_without_an_archive(running: Stream) -> None:
+    words = running._argv("gateway", "refused", {**running.common})
+    with Process([*words, "--kafka", "127.0.0.1:0"], cwd=running.folder) as process:
+        assert process.popen.wait(300) == 2
+        process.wait_for_line(
+            r"begins at record \d+ in Kafka, and there is no base to begin with: no log.archive.url", within_s=60
+        )

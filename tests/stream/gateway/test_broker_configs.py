@@ -1,0 +1,140 @@
+"""Configs of brokers at a gateway: decided in the first partition, and in force in all when they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
+from controller.machine.configs.changes import OpType
+from controller.machine.state import BROKERS
+from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from events.catalog import ConfigOp
+from events.names import RequestId, TopicName
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.gateway.stage import PARTITIONS, Rig, in_partition
+from tests.stream.log.records import BORN_MS, create
+
+OTHER = CLUSTER_PARTITION + 1
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    one = Rig(tmp_path)
+    one.begin(brokers=2)
+    yield one
+    one.close()
+
+
+def change(value: str | None, name: str = "", key: str = "unclean.leader.election.enable", **more: Any) -> Any:
+    op = OpType.DELETE if value is None else OpType.SET
+    return AlterResourceConfigs(
+        request_id=RequestId(f"r-{key}-{value}"),
+        at_ms=BORN_MS,
+        topic=TopicName(f"{BROKERS}:{name}"),
+        kind=BROKERS,
+        name=name,
+        ops=(ConfigOp(key, op, value),),
+        principal="User:admin",
+        **more,
+    )
+
+
+def sent(rig: Rig) -> list[tuple[int, str]]:
+    """What the gateway has sent: partition and kind of each command."""
+    return [
+        (number, type(decode_command(value)).__name__) for topic, number, _, value, _ in rig.put if topic == "commands"
+    ]
+
+
+def in_force(rig: Rig) -> list[dict[str, str]]:
+    """The dynamic configs of all brokers that each partition decides by, as the gateway has read them."""
+    return [dict(each.store.durable_cluster.settings.dynamic_defaults) for each in rig.node.partitions]
+
+
+@on_virtual_time
+async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig) -> None:
+    waiting = rig.request(change("true"))
+    assert sent(rig) == [(CLUSTER_PARTITION, "AlterResourceConfigs")]
+    rig.work()
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "the other partition does not have it yet"
+    assert sent(rig) == [(OTHER, "CopyBrokerConfigs")]
+    rig.work()
+    (answer,) = await waiting
+    assert answer.code == 0
+    assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
+    assert dict(rig.gateway.cluster.configs_of(BROKERS, "")) == {"unclean.leader.election.enable": "true"}
+
+
+@on_virtual_time
+async def test_topics_of_every_partition_go_by_it(rig: Rig) -> None:
+    lags = (change("9", key="log.cleaner.max.compaction.lag.ms"), [("min.compaction.lag.ms", "10")])
+    waiting = rig.request(lags[0])
+    rig.work()
+    await asyncio.sleep(0.01)
+    rig.work()
+    await waiting
+    for number in range(PARTITIONS):
+        refused = rig.request(create(in_partition(number), configs=tuple(lags[1])))
+        rig.work()
+        (answer,) = await refused
+        assert (answer.code, answer.rule) == (40, "validation:configs")
+
+
+@on_virtual_time
+async def test_a_refused_or_tried_change_goes_nowhere(rig: Rig) -> None:
+    for command, code in ((change("true", denied=31), 31), (change("true", validate_only=True), 0)):
+        waiting = rig.request(command)
+        rig.work()
+        (answer,) = await waiting
+        assert answer.code == code
+        assert sent(rig) == []
+
+
+@on_virtual_time
+async def test_what_a_gateway_that_died_left_undone_is_done_by_another(rig: Rig) -> None:
+    rig.workers[CLUSTER_PARTITION].decide(change("true"))
+    rig.read()
+    rig.node.heartbeat()
+    assert sent(rig) == [], "it may still be on its way"
+    rig.node.heartbeat()
+    assert sent(rig) == [(OTHER, "CopyBrokerConfigs")]
+    rig.work()
+    assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
+    for _ in range(3):
+        rig.node.heartbeat()
+    assert sent(rig) == []
+
+
+@on_virtual_time
+async def test_a_copy_that_comes_late_is_made_good(rig: Rig) -> None:
+    for value in ("true", None):
+        waiting = rig.request(change(value))
+        rig.work()
+        await asyncio.sleep(0.01)
+        rig.work()
+        await waiting
+    late = CopyBrokerConfigs(
+        request_id=RequestId("late"), at_ms=BORN_MS, configs=(("", (("unclean.leader.election.enable", "true"),)),)
+    )
+    rig.workers[OTHER].decide(late)
+    rig.read()
+    assert in_force(rig)[OTHER] != {}
+    for _ in range(2):
+        rig.node.heartbeat()
+    rig.work()
+    assert in_force(rig) == [{}] * PARTITIONS
+
+
+@on_virtual_time
+async def test_without_an_owner_of_a_partition_it_is_answered_in_time(rig: Rig) -> None:
+    waiting = rig.request(change("true", name="1"))
+    rig.work()
+    await asyncio.sleep(31)
+    (answer,) = await waiting
+    assert answer.code == 0, "it is decided, and reaches the partition when it has an owner"

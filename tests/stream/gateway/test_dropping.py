@@ -1,0 +1,118 @@
+"""Gateways drop old events of their own folder once the worker has archived them, and write nothing to its archive."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.serving.history import archiving
+from controller.serving.history.archiving import dropping
+from controller.settings.load import load_settings
+from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
+from events.logs.archive.manifest import manifests_of, noted
+from events.logs.archive.place import Folder, Place
+from tests.projections.archive.archives import assert_one_log, take_snapshot
+from tests.stream.worker.memory_kafka import TOPICS
+from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
+
+LATER_MS = 10**15
+
+
+@pytest.fixture
+def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
+    for name in ("LOOK_S", "LOOK_AT_OTHERS_S", "AGAIN_S"):
+        monkeypatch.setattr(archiving, name, 0.01)
+    return Partitions(tmp_path)
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
+
+
+async def drop(gateway: PartitionState, place: Place, kept_ms: int = 0) -> archiving.Archiving:
+    """Take over all that is archived, and drop what may go."""
+    settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
+    one = dropping(gateway.log, settings, lambda: LATER_MS, place)
+    while await one._once() == 0:
+        pass
+    return one
+
+
+async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    folder = partitions.folder / "archive"
+    for one in folder.glob("*/requests/*"):
+        one.with_name(f"{one.name[:21]}0 copy.index").write_bytes(b"somebody's")
+    before = files(folder)
+    for number in range(TOPICS.partitions):
+        with (
+            closing(partitions.gateway("whole", number, archive=False)) as whole,
+            closing(partitions.gateway("gateway", number, archive=False)) as gateway,
+        ):
+            place = partitions.archive(number)
+            at_work = await drop(gateway, place)
+            assert (gateway.log.start_offset, at_work.trouble) == (0, None), "no snapshot stands after it"
+            take_snapshot(gateway.log, gateway.log.next_offset)
+            at_work = await drop(gateway, place, kept_ms=-1)
+            assert gateway.log.start_offset == 0, "all is kept"
+            at_work = await drop(gateway, place)
+            assert at_work.trouble is None
+            manifests = list(manifests_of(gateway.log))
+            assert gateway.log.start_offset == manifests[-1].end > 0
+            assert noted(gateway.log).cleaned == noted(gateway.log).forgotten == manifests[-1].end
+            assert state_of(gateway.log) == state_of(whole.log)
+            assert_one_log(gateway.log, whole.log)
+    with closing(partitions.gateway("other", 0, archive=False)) as gateway:
+        at_work = await drop(gateway, partitions.archive(1))
+        assert "is the archive of another history" in (at_work.trouble or ""), "another partition's is another log's"
+        assert not list(manifests_of(gateway.log))
+    assert files(folder) == before, "the archive is the worker's"
+
+
+async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
+    """The gateway begins before there is an archive, and drops while it reads on."""
+    place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
+    worker = await partitions.worker("a")
+    gateway = partitions.gateway("gateway")
+    snapshots = PartitionSnapshots(gateway, 200, place)
+    at_work = asyncio.create_task(dropping(gateway.log, settings, lambda: LATER_MS, place).run())
+    read = len(partitions.kafka.events[0])
+    while not gateway.log.start_offset:
+        if gateway.log.next_offset < 1500:
+            await partitions.create(worker, 50)
+        for offset in range(read, len(partitions.kafka.events[0])):
+            gateway.accept(offset, partitions.kafka.events[0][offset])
+        read = len(partitions.kafka.events[0])
+        gateway.commit()
+        snapshots.reached()
+        await asyncio.sleep(0.01)
+    at_work.cancel()
+    await asyncio.gather(at_work, return_exceptions=True)
+    await worker.close()
+    snapshots.close()
+    gateway.close()
+
+
+async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new_one(partitions: Partitions) -> None:
+    await two_bases(partitions)
+    with closing(partitions.gateway("gateway", archive=False)) as gateway:
+        await drop(gateway, partitions.archive(0), kept_ms=-1)
+        assert list(manifests_of(gateway.log))
+        take_snapshot(gateway.log, gateway.log.next_offset)
+        new = Folder(partitions.folder / "elsewhere")
+        await drop(gateway, new)
+        assert (noted(gateway.log).url, list(manifests_of(gateway.log))) == (new.url, [])
+        assert gateway.log.start_offset == 0, "nothing goes that is not there"
+
+
+async def test_what_is_not_archived_stays(partitions: Partitions) -> None:
+    worker = await partitions.worker("a")
+    await partitions.create(worker, 5)
+    await worker.close()
+    with closing(partitions.gateway("gateway", 0, archive=False)) as gateway:
+        at_work = await drop(gateway, partitions.archive(0))
+        assert (gateway.log.start_offset, at_work.trouble) == (0, None)

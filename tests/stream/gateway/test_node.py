@@ -1,0 +1,277 @@
+"""A gateway's side of the stream without Kafka: what it puts, and whom it answers what, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
+
+from controller.http.paths.simulated import SimulatedBrokers
+from controller.machine.commands.commands import DeleteTopic
+from controller.machine.errors import ErrorCode
+from controller.stream.gateway.brokers import GatewayBrokers
+from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
+from controller.stream.gateway.node import GRACE_S
+from controller.stream.gateway.producer import NotProduced
+from events.catalog import Endpoint
+from events.logs.kafka_record import Decided, encode_record
+from events.names import BrokerId, RequestId, TopicName
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.gateway.stage import SESSION_S, Rig, both, codes, in_partition
+from tests.stream.log.records import BORN_MS, create, joined
+
+
+@on_virtual_time
+async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_knows_the_settings(rig: Rig) -> None:
+    assert not rig.node.caught_up
+    rig.read(ended=True)
+    assert not rig.node.caught_up, "no worker has said what the settings are"
+    rig.hear(rig.members.own)
+    for worker in rig.workers[:1]:
+        worker.fence()
+    rig.read()
+    assert not rig.node.caught_up, "one partition has no settings"
+    rig.workers[1].fence()
+    rig.read()
+    assert rig.node.caught_up
+
+
+@on_virtual_time
+async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
+    rig.begin()
+    seen: list[list[str]] = []
+    pending = rig.request(*both())
+    pending.add_done_callback(lambda _: seen.append([t.name for t in rig.gateway.store.durable_slice(None, 9)]))
+    assert [one[1] for one in rig.put] == [0, 1]
+    assert [one[2] for one in rig.put] == [in_partition(0).encode(), in_partition(1).encode()]
+    rig.work()
+    answers = await pending
+    assert codes(answers) == {in_partition(0): 7, in_partition(1): 7}, "created, and not waited for"
+    await asyncio.sleep(0)
+    assert seen == [sorted([in_partition(0), in_partition(1)])]
+    assert all(answer.topic is not None and answer.topic.partitions for answer in answers)
+
+
+@on_virtual_time
+async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
+    rig.begin()
+    pending = rig.request(*both(validate_only=True))
+    rig.work()
+    (first, _) = await pending
+    assert first.topic is not None
+    assert (first.code, len(first.topic.partitions)) == (0, 2)
+    refused = rig.request(create("bad*", timeout_ms=0))
+    rig.work()
+    assert (await refused).answers[0].code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@on_virtual_time
+async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
+    rig.begin()
+    name = in_partition(1)
+    rig.workers[1].decide(create(name, timeout_ms=0))
+    rig.read()
+    assert rig.gateway.topic(name) is not None
+    gone = rig.request(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
+    rig.work()
+    assert (await gone).answers[0].code == 0
+    assert rig.gateway.topic(name) is None
+
+
+@on_virtual_time
+async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig: Rig) -> None:
+    rig.begin()
+    pending = rig.request(*both())
+    (_, _, _, _, first), (_, _, _, _, second) = rig.put
+    first(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
+    second(-1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    answers = (await pending).answers
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST]
+    assert "whether it will be decided is not known" in answers[0].message
+    rig.full = True
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+
+
+@on_virtual_time
+async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> None:
+    rig.begin()
+    pending = rig.request(*both(), timeout_ms=20_000)
+    rig.acknowledge([(rig.put[0][4], 6)])
+    answers = (await pending).answers
+    assert asyncio.get_running_loop().time() == pytest.approx(20 + GRACE_S), "a worker would have answered before"
+    assert [answer.code for answer in answers] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
+    assert len(rig.node.replies) == 0
+    rig.work()
+    assert rig.gateway.topic(in_partition(0)) is not None, "decided all the same, and seen"
+
+
+@on_virtual_time
+async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
+    rig.begin()
+    rig.clock.now_s += SESSION_S - 1
+    rig.presence.announce()
+    assert rig.node.storage_error is None
+    rig.clock.now_s += 2
+    rig.presence.announce()
+    assert rig.node.storage_error == "Kafka has not taken and given back what this gateway writes"
+    rig.put.clear()
+    assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
+    assert rig.put == []
+    with pytest.raises(NotProduced):
+        rig.node.broadcast(joined(4))
+    rig.hear(rig.members.own)
+    rig.presence.announce()
+    assert rig.node.storage_error is None
+    pending = rig.request(*both())
+    rig.work()
+    assert set(codes(await pending).values()) == {7}
+
+
+@pytest.mark.parametrize("acknowledge_first", [True, False])
+@on_virtual_time
+async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge_first: bool) -> None:
+    rig.begin()
+    name = in_partition(1)
+    pending = rig.request(create(name))
+    (_, partition, _, _, done) = rig.put.pop()
+    fold = rig.workers[partition].partition.fold
+    offset = fold.next_source
+    value = encode_record(Decided(fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    rig.workers[partition].partition.accept(len(rig.workers[partition].topic), value)
+    rig.workers[partition].topic.append(value)
+    if acknowledge_first:
+        done(offset, None)
+        rig.read()
+    else:
+        rig.read()
+        done(offset, None)
+    (answer,) = await pending
+    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
+    again = rig.request(replace(create(name, timeout_ms=0), request_id=RequestId("again")))
+    rig.work(acknowledge_first=acknowledge_first)
+    assert codes(await again) == {name: 7}, "the partition goes on"
+
+
+@on_virtual_time
+async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
+    rig.begin()
+    pending = rig.request(*both())
+    rig.node.take(FollowedEvents((Record("events", 0, len(rig.workers[0].topic), b"\xc1"),), frozenset()))
+    assert {answer.code for answer in await pending} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert rig.node.failed.is_set()
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+@on_virtual_time
+async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
+    rig.begin()
+    waiting = rig.request(*both())
+    rig.node.take_no_more()
+    assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
+    rig.node.replies.abandon_all()
+    assert waiting.cancelled()
+
+
+@on_virtual_time
+async def test_ids_and_times_are_its_own(rig: Rig) -> None:
+    assert rig.node.new_request_id("auto").startswith("auto-boot-1-")
+    assert rig.node.now_ms() == BORN_MS
+    rig.begin()
+    assert rig.node.standing().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
+    assert rig.gateway.cluster_id == "cluster-1"
+
+
+# --- who else is there
+
+
+def other(gateway_id: str, **fields: Any) -> Announcement:
+    values = {"process": "p", "host": gateway_id, "port": 9092, "http": "", **fields}
+    return Announcement(ANNOUNCEMENT_VERSION, gateway_id, **values)
+
+
+@on_virtual_time
+async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
+    rig.begin()
+    assert [(node.node_id, node.host) for node in rig.gateway.nodes()] == [(n, "gateway-a") for n in (1, 2, 3)]
+    rig.hear(other("b-gateway"))
+    assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [(1, "gateway-a"), (2, "b-gateway"), (3, "gateway-a")]
+    assert rig.gateway.controller_id() == 1
+    for name in ("0-gateway", "c-gateway", "d-gateway"):
+        rig.hear(other(name))
+    nodes = rig.gateway.nodes()
+    assert [node.host for node in nodes] == ["0-gateway", "gateway-a", "b-gateway", "c-gateway", "d-gateway"]
+    assert [node.node_id for node in nodes] == [1, 2, 3, node_id_of("c-gateway"), node_id_of("d-gateway")]
+    assert rig.gateway.controller_id() == 2, "where this very gateway is reached"
+
+
+@on_virtual_time
+async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
+    rig.begin()
+    rig.hear(other("b-gateway"))
+    rig.hear(other("c-gateway"))
+    rig.hear(other("c-gateway", leaving=True))
+    assert [member.gateway_id for member in rig.members.live()] == ["a-gateway", "b-gateway"]
+    rig.clock.now_s += SESSION_S + 1
+    assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
+    rig.hear(rig.members.own)
+    assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
+    assert list(rig.members._heard) == ["a-gateway"], "nothing is kept of those that died"
+    rig.members.hear(b"\xc1 not an announcement")
+    rig.members.hear(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
+    for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
+        rig.hear(other("b-gateway", host=host, port=port))
+        rig.hear(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
+    rig.members.hear(encode_announcement(other("a-gateway", process="an earlier one")))
+    assert rig.members.live() == [rig.members.own]
+
+
+@on_virtual_time
+async def test_without_live_brokers_the_gateways_are_the_nodes(rig: Rig) -> None:
+    rig.begin(brokers=0)
+    assert [node.node_id for node in rig.gateway.nodes()] == [node_id_of("a-gateway")]
+    assert rig.gateway.controller_id() == node_id_of("a-gateway")
+
+
+@on_virtual_time
+async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_beside_them(rig: Rig) -> None:
+    for worker in rig.workers:
+        worker.fence()
+        (register, unfence) = joined(1)
+        worker.decide(replace(register, endpoints=(Endpoint("PLAINTEXT", "kafka", 19092),)), unfence)
+    rig.read(ended=True)
+    rig.hear(other("b-gateway"))
+    assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [
+        (1, "kafka"),
+        (node_id_of("a-gateway"), "gateway-a"),
+        (node_id_of("b-gateway"), rig.members.live()[1].host),
+    ]
+    assert rig.gateway.controller_id() == node_id_of("a-gateway")
+
+
+# --- simulated brokers
+
+
+@on_virtual_time
+async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
+    rig.begin(brokers=0)
+    brokers = GatewayBrokers(rig.node)
+    assert isinstance(brokers, SimulatedBrokers)
+    assert brokers.add().broker_id == 1
+    assert brokers.add("rack-z").broker_id == 2
+    rig.work()
+    assert list(rig.gateway.cluster.live) == [1, 2]
+    assert rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
+    brokers.stop_broker(1)
+    assert brokers.brokers[BrokerId(1)].running is False
+    rig.work()
+    assert list(rig.gateway.cluster.live) == [2]
+    brokers.start_broker(1)
+    rig.work()
+    assert list(rig.gateway.cluster.live) == [1, 2]
+    brokers.set_delay(2, 0)
+    with pytest.raises(ValueError, match="allowed is 0"):
+        brokers.set_delay(2, 5)

@@ -1,0 +1,342 @@
+"""Gateways as processes, with workers behind them, over a real Kafka: what their users see, also when one dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urljoin
+
+import pytest
+
+from controller.stream.gateway.node import NO_KAFKA
+from tests.http.pages.story import Read
+from tests.support.ports import free_ports
+from tests.support.processes import Process
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import Stream, stream
+from tests.support.topicwright import COMMAND, Topicwright
+from tests.support.wire import ConnectionClosed, Wire
+
+NOT_CONTROLLER, TIMED_OUT = 41, 7
+WITHIN_S = 240
+
+
+@pytest.fixture(scope="module")
+def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
+    """Two gateways and a worker; a gateway that does not hear another for some seconds leaves it out."""
+    settings = {"num.partitions": "2"}
+    with stream(tmp_path_factory.mktemp("gateways") / "s", kafka44.bootstrap, "gateways", settings, gateways=0) as one:
+        for _ in range(2):
+            one.start_gateway({"gateway.session.timeout.ms": "8000", "gateway.heartbeat.interval.ms": "200"})
+        yield one
+
+
+def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int]:
+    """The error codes of a create, by topic."""
+    return {name: code for name, (code, _) in create_with_messages(address, *names, timeout_ms=timeout_ms).items()}
+
+
+def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, tuple[int, str]]:
+    """The error codes and messages of a create, by topic."""
+    topics = [
+        {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
+    ]
+    with Wire(address) as wire:
+        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=timeout_ms, validate_only=False)
+    return {each["name"]: (each["error_code"], each["error_message"]) for each in answer["topics"]}
+
+
+def described(address: str, name: str) -> int:
+    """The error code of the topic in Metadata."""
+    with Wire(address) as wire:
+        body = wire.call("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+    code: int = body["topics"][0]["error_code"]
+    return code
+
+
+def nodes(address: str) -> set[str]:
+    with Wire(address) as wire:
+        body = wire.call("Metadata", 12, topics=[])
+    controller = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}[body["controller_id"]]
+    assert controller == address, "the controller that a gateway names is the gateway itself, which answers"
+    return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
+
+
+def get(gateway: Topicwright, path: str, expect: int = 200) -> Any:
+    try:
+        with urllib.request.urlopen(f"http://{gateway.http}{path}", timeout=60) as answer:
+            status, body = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, body = error.code, error.read()
+    assert status == expect, f"{path}: {status} {body!r}"
+    return json.loads(body)
+
+
+def until(what: str, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not reached():
+        assert time.monotonic() < deadline, f"{what}: not within {WITHIN_S} s"
+        time.sleep(0.05)
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_whoever_was_answered_finds_the_topic_at_once(running: Stream) -> None:
+    one, other = running.gateways[:2]
+    for number in range(50):
+        name = f"own-write-{number}"
+        assert create(one.kafka, name) == {name: 0}
+        assert described(one.kafka, name) == 0, "at the gateway that answered: at once"
+        until("the other gateway shows it", lambda shown=name: described(other.kafka, shown) == 0)  # type: ignore[misc]
+        assert create(other.kafka, name) == {name: 36}
+
+
+def test_one_request_may_name_topics_of_all_partitions(running: Stream) -> None:
+    names = [f"many.{number}" for number in range(40)]
+    assert create(running.gateways[1].kafka, *names) == dict.fromkeys(names, 0)
+    with Wire(running.gateways[1].kafka) as wire:
+        listed = [each["name"] for each in wire.call("Metadata", 12, topics=None)["topics"]]
+    mine = [name for name in listed if name.startswith("many.")]
+    assert mine == sorted(names), "the partitions' topics come in one order"
+
+
+def test_all_live_gateways_are_listed_and_each_names_itself(running: Stream) -> None:
+    addresses = {gateway.kafka for gateway in running.gateways[:2]}
+    for gateway in running.gateways[:2]:
+        assert nodes(gateway.kafka) == addresses
+
+
+def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = None) -> Read:
+    """A page as a browser is shown it, or (with `fields`) where a form that it sends leads to."""
+    body = None if fields is None else urlencode(fields).encode()
+    request = urllib.request.Request(f"http://{gateway.http}{path}", body, {"accept": "text/html"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return Read(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{path}: {error.code} {Read(error.read().decode()).text}") from None
+
+
+def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
+    gateway = running.gateways[0]
+    until("the gateway is ready", lambda: _ready(gateway))
+    token = page(gateway, "/policies").token
+    for name in ("paged.a", "paged.b", "paged.c", "paged.d"):
+        assert name in page(gateway, "/topics", {"token": token, "name": name, "do": "create"}).text
+    topic = get(gateway, "/topics/paged.a")
+    request, at = topic["created_by"]["request_id"], topic["created_at"]
+    mine = "/topics?name=paged.*"  # what the other tests have made may fill the first page
+    paths = ["/", mine, f"{mine}&order=newest", "/topics/paged.a", "/requests", f"/requests/{request}", "/brokers"]
+    paths += ["/brokers/1", "/events", "/events?topic=paged.a", "/explain/paged.a", "/policies", f"/diff?from={at}"]
+    paths += [f"{path}{'&' if '?' in path else '?'}at={at}" for path in ("/", mine, "/topics/paged.a", "/events")]
+    links: set[str] = set()
+    for path in paths:
+        found = page(gateway, path)
+        assert "paged." in found.text or path.startswith(("/brokers", "/policies")), f"{path}: {found.text}"
+        found_here = (urljoin(path, link) for link in found.links)
+        links |= {link for link in found_here if "paged.a" in link or request in link or "/log/" in link}
+    assert {f"/v1/log/head?partition={number}" for number in range(4)} <= links
+    for link in sorted(links):
+        page(gateway, link.partition("#")[0])
+
+
+def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
+    one, other = running.gateways[:2]
+    request = urllib.request.Request(
+        f"http://{one.http}/topics", json.dumps({"name": "over.http", "num_partitions": 3}).encode(), method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        made = json.loads(answer.read())
+        assert answer.status == 201
+    until("the other gateway follows", lambda: described(other.kafka, "over.http") == 0)
+    until("and that it is ready", lambda: get(other, "/topics/over.http")["status"] == "ready")
+    for gateway in (one, other):
+        assert get(gateway, "/health/ready") == {"status": "ready", "reason": ""}
+        topic = get(gateway, "/topics/over.http")
+        assert (topic["topic_id"], topic["num_partitions"], topic["status"]) == (made["topic_id"], 3, "ready")
+        partition = topic["as_of"]["partition"]
+        found = get(gateway, f"/requests/{made['request_id']}")
+        assert [(each["topic"], each["status"]) for each in found["topics"]] == [("over.http", "created")]
+        events = get(gateway, "/topics/over.http/events")["events"]
+        assert events[0]["type"] == "CreateRequested"
+        assert {event["partition"] for event in events} == {partition}
+        page = get(gateway, f"/events?partition={partition}&from={events[0]['offset']}&limit=1")
+        assert page["events"] == events[:1]
+        assert page["next"] == events[0]["offset"] + 1
+        assert get(gateway, "/explain/over.http")["summary"].startswith("topic over.http: ready, 3 partitions")
+        assert [each["broker_id"] for each in get(gateway, "/brokers")["brokers"]] == [1, 2, 3]
+        assert get(gateway, "/events?from=3", 400)["message"].startswith("from: each partition has offsets of its own")
+        assert get(gateway, "/topics?at=3", 400)["message"].startswith("at: '3' is an offset, and each of the 4")
+
+
+def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Stream) -> None:
+    create(running.gateways[0].kafka, *(f"paged-{number}" for number in range(10)))
+    found, path = [], "/events?limit=37"
+    while path:
+        page = get(running.gateways[0], path)
+        found += page["events"]
+        path = f"/events?limit=37&cursor={page['next_cursor']}" if "next_cursor" in page else ""
+    assert (
+        len({(event["partition"], event["offset"]) for event in found})
+        == len(found)
+        >= get(running.gateways[0], "/events?limit=1")["end"]
+    )
+    times = [event["at_ms"] for event in found]
+    assert times == sorted(times)
+
+
+def test_the_query_commands_read_from_a_gateway(running: Stream) -> None:
+    gateway = running.gateways[0]
+    create(gateway.kafka, "for.commands")
+    listed = command("topics", "--http", gateway.http)
+    assert listed.returncode == 0, listed.stderr
+    assert "for.commands" in listed.stdout
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    assert "for.commands" in command("topics", "--http", gateway.http, "--at", at).stdout
+    shown = command("topics", "for.commands", "--http", gateway.http)
+    assert shown.stdout.startswith("for.commands"), shown.stderr
+    events = command("events", "--http", gateway.http, "--json")
+    assert events.returncode == 0, events.stderr
+    read = [json.loads(line) for line in events.stdout.splitlines()]
+    assert len(read) >= get(gateway, "/events?limit=1")["end"] - 50
+    one = command("events", "--http", gateway.http, "--topic", "for.commands", "--json").stdout.splitlines()
+    assert json.loads(one[0])["type"] == "CreateRequested"
+    assert "for.commands" in command("explain", "for.commands", "--http", gateway.http).stdout
+
+
+def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream) -> None:
+    one, other = running.gateways[:2]
+    one.stop_broker(2)
+    until("the other gateway knows", lambda: get(other, "/brokers")["live"] == [1, 3])
+    name = "while-one-is-down"
+    assert create(other.kafka, name) == {name: 0}
+    started = urllib.request.Request(f"http://{other.http}/simulated/brokers/2/start", method="POST")
+    urllib.request.urlopen(started, timeout=60).close()
+    until("it is back", lambda: get(one, "/brokers")["live"] == [1, 2, 3])
+
+
+def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
+    doomed = running.start_gateway(folder="doomed")
+    one = running.gateways[0]
+    until("all three are listed", lambda: len(nodes(one.kafka)) == 3)
+    until("a topic is created there", lambda: _created(doomed.kafka, "before-the-kill"))
+    doomed.process.kill()
+    until("it is left out", lambda: doomed.kafka not in nodes(one.kafka))
+    assert create(one.kafka, "after-the-kill") == {"after-the-kill": 0}
+    again = running.start_gateway(folder="doomed")
+    assert described(again.kafka, "after-the-kill") == 0, "read again from where its cache ends"
+    until("it is listed again", lambda: again.kafka in nodes(one.kafka))
+    again.process.stop()
+    until("a gateway that leaves is left out", lambda: again.kafka not in nodes(one.kafka))
+    listed = command("topics", "--data", again.data, "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "before-the-kill" in {topic["name"] for topic in json.loads(listed.stdout)["topics"]}
+    events = command("events", "--data", again.data, "--topic", "after-the-kill", "--json")
+    assert json.loads(events.stdout.splitlines()[0])["type"] == "CreateRequested"
+    assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
+
+
+def test_two_gateways_cannot_share_a_folder(running: Stream) -> None:
+    refused = command(
+        "gateway", "--bootstrap", running.kafka, "--data", running.gateways[0].data, "--kafka", "127.0.0.1:0"
+    )
+    assert refused.returncode == 2
+    assert "choose another with --data" in refused.stderr
+
+
+def test_a_gateway_whose_partitions_are_not_those_of_the_topics_does_not_start(running: Stream, tmp_path: Path) -> None:
+    words = [f"--set={key}={value}" for key, value in {**running.common, "stream.partitions": "5"}.items()]
+    refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
+    assert refused.returncode == 2
+    assert "gateways.commands has 4 partitions, and stream.partitions=5" in refused.stderr
+
+
+def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stream, tmp_path: Path) -> None:
+    words = ("--set", "num.partitions=3")
+    refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
+    assert refused.returncode == 2
+    assert "num.partitions (--set) is for those who decide: give it to `topicwright worker`" in refused.stderr
+
+
+def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
+    words = [f"--set={key}={value}" for key, value in running.common.items()]
+    taken = ("--kafka", "127.0.0.1:0", "--http", running.gateways[0].http)
+    refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
+    assert refused.returncode == 2
+    assert f"cannot listen on {running.gateways[0].http} (--http): another process listens there" in refused.stderr
+
+
+def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
+    """A gateway alone: its requests lie in Kafka until somebody decides them."""
+    (worker,) = running.workers
+    worker.popen.send_signal(signal.SIGSTOP)
+    try:
+        name = "nobody-decides"
+        assert create(running.gateways[0].kafka, name, timeout_ms=500) == {name: TIMED_OUT}
+    finally:
+        worker.popen.send_signal(signal.SIGCONT)
+    until("it is decided later", lambda: described(running.gateways[1].kafka, "nobody-decides") == 0)
+
+
+def test_a_gateway_that_has_lost_kafka_says_so_and_recovers(tmp_path: Path) -> None:
+    """Kafka is stopped for a while, like one behind a broken network."""
+    with (
+        reference_kafka(tmp_path / "kafka", nodes=1) as kafka,
+        stream(tmp_path / "s", kafka.bootstrap, "lost", gateways=0) as one,
+    ):
+        gateway = one.start_gateway({"gateway.session.timeout.ms": "1500", "gateway.heartbeat.interval.ms": "200"})
+        refused: list[str] = []
+        until("a topic is created", lambda: _created(gateway.kafka, "before"))
+        kafka.process.popen.send_signal(signal.SIGSTOP)
+        try:
+            until("it is not ready", lambda: not _ready(gateway))
+            assert "Kafka has not taken" in get(gateway, "/health/ready", 503)["reason"]
+            # An announcement that Kafka has still given back may come late: what is put then may arrive in the end.
+            until("what is requested is not put", lambda: _refused_at_once(gateway.kafka, refused))
+            assert described(gateway.kafka, "before") == 0, "what is known is still shown"
+        finally:
+            kafka.process.popen.send_signal(signal.SIGCONT)
+        until("it is ready again", lambda: _ready(gateway))
+        until("requests are decided again", lambda: _created(gateway.kafka, "after"))
+        assert described(gateway.kafka, refused[-1]) == 3, "what was refused was not put"
+
+
+def test_a_gateway_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    argv: list[str | Path] = [COMMAND, "gateway", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
+    with Process([*argv, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"], cwd=tmp_path) as process:
+        process.wait_for_line("waiting for Kafka", within_s=60)
+        assert process.stop(within_s=120) == 0
+
+
+def _ready(gateway: Topicwright) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{gateway.http}/health/ready", timeout=60):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+
+
+def _refused_at_once(address: str, names: list[str]) -> bool:
+    """Try a new name, the last of `names` then."""
+    names.append(f"meanwhile-{len(names)}")
+    (outcome,) = create_with_messages(address, names[-1]).values()
+    assert outcome[0] == NOT_CONTROLLER
+    return outcome[1] == NO_KAFKA
+
+
+def _created(address: str, name: str) -> bool:
+    try:
+        return create(address, name, timeout_ms=5000)[name] in {0, 36}
+    except ConnectionClosed:
+        return False
