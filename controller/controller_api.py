@@ -238,9 +238,7 @@ class ControllerApi:
             for broker_id, broker in sorted(brokers.items())
             if include_fenced or not broker.fenced
         ]
-        if self._is_a_node_itself():
-            nodes.insert(0, Node(self.node_id, self.advertised.host, self.advertised.port))
-        return nodes
+        return [*self._own_nodes(), *nodes] if self._is_a_node_itself() else nodes
 
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes that admin clients are shown. In front of a cluster these are its brokers at their listeners here:

@@ -122,11 +122,9 @@ class _Split:
 
     def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
         """Resources by where their broker is, so many at once; None for all brokers, and for those that are not known,
-        which any broker refuses."""
-        brokers = [each for each in self._api.cluster.brokers.values() if each.endpoints]
-        known = {str(each.broker_id): (each.endpoints[0].host, each.endpoints[0].port) for each in brokers}
-        if self._broker_id is not None:
-            known = {}
+        which any broker refuses. At a broker's listener all go to that broker."""
+        brokers = self._api.cluster.brokers.values() if self._broker_id is None else ()
+        known = {str(one.broker_id): (at.host, at.port) for one in brokers for at in one.endpoints[:1]}
         by_address: dict[Address | None, list[Any]] = {}
         for each in resources:
             by_address.setdefault(known.get(each.resource_name), []).append(each)

@@ -11,7 +11,6 @@ speaks to the cluster as Topicwright, so the cluster's ACLs see Topicwright and 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final, Protocol
 
@@ -45,6 +44,7 @@ WITHIN_S: Final = 330.0
 """How long a broker may keep a request waiting: a join of a group may last as long as a member may poll."""
 
 JAVA: Final = "apache-kafka-java"
+LIBRDKAFKA: Final = "rdkafka"
 
 BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
@@ -57,16 +57,11 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 
 RECORDS: Final = frozenset((0, 1, 78, 79))
 """Produce, Fetch, ShareFetch, ShareAcknowledge: records do not pass through this process."""
-OF_RECORDS: Final = RECORDS | {10, 22}
-"""Requests of clients that produce or consume: also FindCoordinator and InitProducerId."""
 FIND_COORDINATOR: Final = 10
-OF_GROUPS: Final = 0
-"""The type of a key in FindCoordinator: the last byte of its versions 1 and 2."""
-BACK_WITHIN_S: Final = 5.0
-"""How long a consumer that was sent on is known: it comes back after `reconnect.backoff.ms`, 0.1 s by default."""
+OF_RECORDS: Final = RECORDS | {FIND_COORDINATOR, 22}
+"""Requests of clients that produce or consume: also InitProducerId."""
 CLIENT_ID_CHARACTERS_MAX: Final = 250
 CLIENTS_MAX: Final = 10_000  # bounds memory
-SENT_ON_MAX: Final = 10_000  # as well
 
 
 class RecordClients:
@@ -91,58 +86,6 @@ class RecordClients:
 
 def _client(context: RequestContext) -> tuple[str, str]:
     return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
-
-
-class SentOn:
-    """Without listeners of brokers: consumers of librdkafka that looked for a coordinator here, by host and
-    client id. They are sent on to the cluster's brokers, of which they learn when they come back.
-
-    To answer them would be a race. Such a consumer requests a topic from this node next, drops this node as soon as the
-    coordinator shows it the cluster's brokers alone, and then waits for what it requested here until it refreshes its
-    metadata, five minutes later. If the connection is closed behind the answer, it waits as long when it is late to see
-    that; and when it sees it early, it knows no node any more, and begins anew.
-    """
-
-    def __init__(self) -> None:
-        self._sent_s: dict[tuple[str, str], float] = {}
-        """When, by the loop's clock."""
-
-    def takes(self, context: RequestContext, frame: bytes) -> bool:
-        """Whether this is such a consumer, in one of the versions by which it looks for its coordinator. One that was
-        shown the brokers and looks here all the same is of an older release (2.8 is), which drops no node."""
-        if context.connection.wants_brokers:
-            return False
-        version = context.api_version
-        is_of_group = version == 0 or (version <= 2 and frame[-1] == OF_GROUPS)
-        return context.api_key == FIND_COORDINATOR and is_of_group and "rdkafka" in context.software
-
-    def send_on(self, context: RequestContext) -> Answer:
-        """Close its connection without an answer: it will look again."""
-        client = _client(context)
-        self._sent_s.pop(client, None)
-        self._sent_s[client] = asyncio.get_running_loop().time()
-        if len(self._sent_s) > SENT_ON_MAX:
-            del self._sent_s[next(iter(self._sent_s))]
-        context.connection.ends = True
-        return NO_RESPONSE
-
-    def answering(self, metadata: ApiHandler) -> ApiHandler:
-        """The row for Metadata, which shows one that comes back the brokers without this node, so that it goes there
-        for all that it needs."""
-
-        def handle(context: RequestContext, request: MetadataRequest) -> Any:
-            if request.topics != () or context.api_version == 0 or not self._is_back(context):  # 0: all topics
-                return metadata.handle(context, request)
-            context.connection.wants_brokers = True
-            answer: Any = metadata.handle(context, request)
-            brokers = tuple(each for each in answer.brokers if each.node_id != answer.controller_id)
-            return replace(answer, brokers=brokers, controller_id=brokers[0].node_id) if brokers else answer
-
-        return replace(metadata, handle=handle)
-
-    def _is_back(self, context: RequestContext) -> bool:
-        sent_s = self._sent_s.pop(_client(context), -math.inf)
-        return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
 
 
 def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
@@ -194,20 +137,23 @@ def passing(
     pass_on: PassOn,
     may_pass: Callable[[RequestContext], bool],
     clients: RecordClients,
-    sent_on: SentOn | None = None,
+    at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`).
 
-    The cluster sees Topicwright's credentials and not the client's, so `may_pass` decides first.
+    The cluster sees Topicwright's credentials and not the client's, so `may_pass` decides first. Not `at_broker`, at
+    this process's own listener, librdkafka finds no coordinator: it requests its topics' metadata where it found one,
+    drops this node because the coordinator does not list it, and waits five minutes for the answer that it dropped.
     """
 
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_pass(context):
             raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
-        if sent_on is not None and sent_on.takes(context, request.frame):
-            return sent_on.send_on(context)
         if context.api_key in OF_RECORDS:
             clients.add(context)
+        if context.api_key == FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
+            context.connection.ends = True  # it tries another broker
+            return NO_RESPONSE
         return asyncio.ensure_future(passed(request))
 
     async def passed(request: PassedRequest) -> PassedAnswer:

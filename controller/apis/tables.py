@@ -26,7 +26,7 @@ from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import RecordClients, SentOn, closing, passing, showing_addresses, to_broker
+from controller.apis.passing_through import RecordClients, closing, passing, showing_addresses, to_broker
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
 from controller.brokers.cluster.link import ClusterLink
@@ -122,11 +122,8 @@ def cluster_listener(
     table[ApiKey.METADATA] = showing_addresses(table[ApiKey.METADATA], clients, closes=is_a_brokers)
     if is_a_brokers:
         table |= closing(spoken, clients)
-    sent_on = SentOn() if api.broker_ports is None else None
-    if sent_on is not None:
-        table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
     may_pass = partial(api.grants, operation="ClusterAction")
-    passed = passing(spoken, own, pass_on, may_pass, clients, sent_on)
+    passed = passing(spoken, own, pass_on, may_pass, clients, is_a_brokers)
     return with_api_versions(
         table | passed,
         supported_features=link.spoken.supported_features,

@@ -148,6 +148,7 @@ class Listening:
         self.listeners = tuple(listeners)
         self._settings = settings
         self._users = users
+        self.counts = counts
         self._make: Callable[..., KafkaServer] = partial(KafkaServer, on_request=on_request, counts=counts, **more)
         self.servers: list[KafkaServer] = []
         self.advertised: tuple[Endpoint, ...] = ()

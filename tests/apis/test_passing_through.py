@@ -14,7 +14,6 @@ from controller.apis.passing_through import (
     CLIENT_ID_CHARACTERS_MAX,
     RECORDS,
     RecordClients,
-    SentOn,
     closing,
     passing,
     showing_addresses,
@@ -34,7 +33,6 @@ from controller.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
 )
 from controller.kafka.server.protocol import ServerProtocol
 from controller.machine.state import Broker, Cluster
@@ -179,74 +177,24 @@ class ControllerApi:
         self.cluster = Cluster(brokers={BrokerId(5): Broker(BrokerId(5), 1, "", None, endpoints, fenced=False)})
 
 
-LIBRDKAFKA = "2.16.0-librdkafka-2.16.0"
-
-
-def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, PassedRequest]:
-    """A FindCoordinator of some client."""
-    context = RequestContext(FIND_COORDINATOR, version, client_id="me")
-    context.connection.software_version = software
-    return context, PassedRequest(frame=frame(FIND_COORDINATOR, version, body))
-
-
 @pytest.mark.parametrize(
-    ("software", "version", "key_type", "is_sent_on"),
-    [
-        (LIBRDKAFKA, 2, b"\x00", True),
-        (LIBRDKAFKA, 2, b"\x01", False),  # a transactional producer
-        (LIBRDKAFKA, 0, b"p", True),
-        ("4.1.0", 2, b"\x00", False),
-    ],
+    ("software", "at_broker", "ends"),
+    [("librdkafka", False, True), ("librdkafka", True, False), ("apache-kafka-java", False, False)],
 )
-async def test_a_consumer_of_librdkafka_is_sent_on_to_the_brokers(
-    software: str, version: int, key_type: bytes, is_sent_on: bool
+async def test_librdkafka_finds_no_coordinator_at_this_processs_own_listener(
+    software: str, at_broker: bool, ends: bool
 ) -> None:
-    context, request = looking(software, version, b"\x00\x01g" + key_type)
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), SentOn())[FIND_COORDINATOR].handle(context, request)
-    assert context.connection.ends is is_sent_on
-    assert (given is NO_RESPONSE) is is_sent_on
-    if not is_sent_on:
+    clients = RecordClients()
+    context = RequestContext(FIND_COORDINATOR, 2, client_id="me")
+    context.connection.software_name = software
+    request = PassedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
+    given = passing(SPOKEN, (), echo, anybody, clients, at_broker)[FIND_COORDINATOR].handle(context, request)
+    assert context.connection.ends is ends
+    assert context in clients, "it is shown the brokers when it comes back"
+    if ends:
+        assert given is NO_RESPONSE
+    else:
         assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
-
-
-async def test_one_that_was_shown_the_brokers_and_looks_here_is_answered() -> None:
-    """As librdkafka 2.8 does."""
-    context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
-    context.connection.wants_brokers = True
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), SentOn())[FIND_COORDINATOR].handle(context, request)
-    assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
-    assert not context.connection.ends
-
-
-async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shown(client_id: str, topics: tuple[MetadataRequestTopic, ...] = ()) -> list[int]:
-        context = RequestContext(METADATA, 12, client_id=client_id)
-        answer = row.handle(context, MetadataRequest(topics=topics))
-        assert isinstance(answer, MetadataResponse)
-        nodes = [broker.node_id for broker in answer.brokers]
-        assert answer.controller_id in nodes
-        return nodes
-
-    def shown_nodes(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        nodes = (100, 1, 2) if request.topics or context.connection.wants_brokers else (100,)
-        brokers = tuple(MetadataResponseBroker(node_id=node, host="localhost", port=9092) for node in nodes)
-        return MetadataResponse(brokers=brokers, controller_id=100)
-
-    sent_on = SentOn()
-    row = sent_on.answering(ApiHandler(0, 13, shown_nodes))
-    context, _ = looking(LIBRDKAFKA, 2, b"")
-    sent_on.send_on(context)
-    assert shown("me", (MetadataRequestTopic(name="orders"),)) == [100, 1, 2], "that is no look for brokers"
-    assert shown("another") == [100]
-    assert [shown("me"), shown("me")] == [[1, 2], [100]]
-    sent_on.send_on(context)
-    monkeypatch.setattr(passing_through, "BACK_WITHIN_S", 0.0)
-    assert shown("me") == [100], "it was too long ago"
-    monkeypatch.undo()
-    monkeypatch.setattr(passing_through, "SENT_ON_MAX", 1)
-    for client_id in ("first", "last"):
-        sent_on.send_on(RequestContext(FIND_COORDINATOR, 2, client_id=client_id))
-    assert [shown("first"), shown("last")] == [[100], [1, 2]]
 
 
 async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:

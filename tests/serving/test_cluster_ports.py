@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.access.users import Users
-from controller.kafka.server.connection_counts import ConnectionCounts
+from controller.kafka.server.connection_counts import UNLIMITED, ConnectionCounts
 from controller.machine.state import Cluster
 from controller.serving.cluster_ports import FILE, ClusterPorts
 from controller.serving.listeners import Listening, plan
@@ -142,6 +142,11 @@ async def test_none_opens_nothing(tmp_path: Path) -> None:
     async with served(tmp_path, gateway, "none"):
         assert gateway.broker_ports is None
     assert not (tmp_path / FILE).exists()
+
+
+async def test_half_of_the_file_descriptors_for_connections_are_for_those_to_brokers(tmp_path: Path) -> None:
+    async with served(tmp_path, Gateway(1)) as (made, _):
+        assert made._listening.counts.total_max == UNLIMITED // 2
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"PLAINTEXT/1": "x"}', b'{"PLAINTEXT/1": -1}', b'{"x": 1}'])

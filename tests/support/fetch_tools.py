@@ -1,4 +1,4 @@
-"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, a franz-go program;
+"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, programs of Go clients;
 axe, which finds in pages what keeps people from using them; Prometheus' checker of rules; packages for the other
 Pythons that the PATH has; and from Debian a browser, for pages and the replay's report, and systemd's checker.
 
@@ -91,7 +91,6 @@ def _install_packages(tool: Tool, into: Path) -> None:
 
 def _tools() -> Sequence[Tool]:
     clients = ROOT / "tests/clients"
-    franz = clients / "franz"
     server_pom, client_pom = ROOT / "tests/reference/pom.xml", clients / "java/pom.xml"
     s3_pom = ROOT / "tests/support/s3/pom.xml"
     logging = f"-Dslf4j.version={SLF4J}"
@@ -107,7 +106,10 @@ def _tools() -> Sequence[Tool]:
         Tool(f"java/s3proxy-{S3PROXY}", "mvn", (s3_pom,), (f"-Ds3proxy.version={S3PROXY}",), _fetch_jars),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
         Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
-        Tool("franz", "go", (franz / "go.mod", franz / "go.sum", franz / "main.go"), (), _build_go),
+        *(
+            Tool(each, "go", tuple(clients / each / name for name in ("go.mod", "go.sum", "main.go")), (), _build_go)
+            for each in ("franz", "sarama")
+        ),
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
         *(
             Tool(f"python/3.{minor}", program, (pins.CONSTRAINTS,), (str(minor),), _install_packages)

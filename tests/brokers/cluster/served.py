@@ -36,7 +36,7 @@ SETTINGS = {"node.id": str(NODE_ID), "cluster.watch.interval.ms": "200", "cluste
 
 
 @contextmanager
-def gateway_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterator[Topicwright]:
+def in_front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterator[Topicwright]:
     """Topicwright before the cluster."""
     more = {key.replace("_", "."): value for key, value in settings.items()}
     with topicwright(folder, {**SETTINGS, **more}, brokers=f"cluster:{kafka.bootstrap}") as server:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.brokers.cluster.served import NODE_ID, create, gateway_of
+from tests.brokers.cluster.served import NODE_ID, create, in_front_of, types
 from tests.support import tools
 from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
 
 
 def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
         admin = AdminClient(start)
         assert create(admin, name)[0] == 0
@@ -50,10 +52,32 @@ def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka
         assert name in {group.group_id for group in admin.list_consumer_groups().result(30).valid}
 
 
+@pytest.mark.parametrize(("ports", "client_id"), [("any", "rdkafka"), ("none", "consumer-{}")])
+def test_no_consumer_of_many_hangs(
+    kafka: ReferenceKafka, tmp_path: Path, name: str, ports: str, client_id: str
+) -> None:
+    """librdkafka waits five minutes for metadata that it requested of a node which it then dropped."""
+    with in_front_of(kafka, tmp_path, cluster_broker_ports=ports) as server:
+        start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
+        admin = AdminClient(start)
+        assert create(admin, name)[0] == 0
+        producer = Producer(start)
+        producer.produce(name, "one")
+        assert producer.flush(60) == 0
+        for number in range(12):
+            own = {"client.id": client_id.format(number), "group.id": f"{name}-{number}"}
+            consumer = Consumer({**start, **own, "auto.offset.reset": "earliest"})
+            consumer.subscribe([name])
+            message = consumer.poll(120)
+            consumer.close()
+            assert message is not None, number
+            assert message.value() == b"one"
+
+
 def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
     tool, classpath = "org.apache.kafka.tools", tools.server_classpath()
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
         begin = ["--bootstrap-server", server.kafka, "--topic", name, "--max-messages", "20"]
@@ -72,7 +96,7 @@ def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, nam
 def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
         producer = KafkaProducer(bootstrap_servers=server.kafka)
         for number in range(20):
@@ -84,3 +108,16 @@ def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, na
         consumer.commit()
         consumer.close()
         assert values == [f"{number}".encode() for number in range(20)]
+
+
+def test_sarama_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """Topics, a producer, a consumer group, deleted records, and configs of broker 2."""
+    scenario = tools.cached("sarama/scenario")
+    with in_front_of(kafka, tmp_path) as server:
+        done = tools.run_quietly([scenario, server.kafka, name])
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == {
+            "partitions": 1, "factor": 2, "retention_ms": "7200000",
+            "consumed": 20, "committed": 20, "newest": 20, "oldest": 5, "broker_id": "2", "gone": True,
+        }  # fmt: skip
+        assert {"CreateRequested", "TopicDeleted"} < set(types(server, name)), "decided here"

@@ -26,14 +26,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 
 from controller.machine.commands.commands import Clearance, CreatePartitions, CreateTopic, DeleteTopic
 from events.names import TopicId, TopicName
-from tests.brokers.cluster.served import SETTINGS, create, gateway_of, now_ms, record, replicas, seen, types, until
+from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
 from tests.support.processes import ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import topicwright
 
 
 def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         here, there = (
             AdminClient({"bootstrap.servers": server.kafka}),
             AdminClient({"bootstrap.servers": kafka.bootstrap}),
@@ -64,7 +64,7 @@ def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: P
 
 
 def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         refused = f"refused-{name}"
         assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
@@ -82,7 +82,7 @@ def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: P
 def test_what_happens_behind_our_back_is_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         found = seen(server, f"/topics/{name}")
         assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
         there.create_partitions([NewPartitions(name, 3)])[name].result(30)
@@ -106,7 +106,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
         resource = ConfigResource(broker.restype, broker.name, incremental_configs=[step])
         there.incremental_alter_configs([resource])[resource].result(30)
 
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         here = AdminClient({"bootstrap.servers": server.kafka})
         there = AdminClient({"bootstrap.servers": kafka.bootstrap})
         cordon(AlterConfigOpType.SET)
@@ -126,7 +126,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
 def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """KIP-409 as well: with one of three brokers down a topic of factor 3 is made of two, and filled afterwards."""
     allowed = {"enable_under_replicated_topic_creation": "true"}
-    with gateway_of(kafka, tmp_path, **allowed) as server:
+    with in_front_of(kafka, tmp_path, **allowed) as server:
         here, there = (
             AdminClient({"bootstrap.servers": server.kafka}),
             AdminClient({"bootstrap.servers": kafka.bootstrap}),
@@ -156,7 +156,7 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
 
 
 def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert create(admin, f"{name}-before")[0] == 0
         os.killpg(kafka.process.pid, signal.SIGSTOP)
@@ -181,7 +181,7 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
     """Dead between the decision and the doing: the next start does it; what was decided is not lost."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
     requests: list[dict[str, Any]] = [{"request_id": f"dead-{number}", "clearance": Clearance()} for number in range(3)]
@@ -193,7 +193,7 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
         CreatePartitions(**requests[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
         DeleteTopic(**requests[2], at_ms=now_ms(), topic=TopicName(gone)),
     )
-    with gateway_of(kafka, tmp_path) as again:
+    with in_front_of(kafka, tmp_path) as again:
         until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
         until(lambda: types(again, grown)[-2:] == ["PartitionsAdded", "ChangeCarriedOut"])
         until(lambda: seen(again, f"/topics/{made}")["status"] == "ready")
@@ -204,13 +204,13 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
 def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """Dead between the doing and its record: nothing differs, and the next start records it all the same."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    with gateway_of(kafka, tmp_path) as server:
+    with in_front_of(kafka, tmp_path) as server:
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
     there.delete_topics([name])[name].result(30)
     until(lambda: name not in there.list_topics(timeout=10).topics)
     request: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
     record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
-    with gateway_of(kafka, tmp_path) as again:
+    with in_front_of(kafka, tmp_path) as again:
         until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
 
 
