@@ -8,6 +8,7 @@ the step's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
@@ -152,12 +153,7 @@ def walked(walk: Walk) -> Rig:
 
 
 def decisions(records: Sequence[Recorded]) -> Iterator[list[Recorded]]:
-    """A log cut into decisions: records that follow each other with one cause at one time."""
-    group: list[Recorded] = []
-    for record in records:
-        if group and (record.cause, record.at_ms) != (group[0].cause, group[0].at_ms):
-            yield group
-            group = []
-        group.append(record)
-    if group:
-        yield group
+    """A log cut into decisions: records that follow each other with one cause at one time, of one topic of a request
+    for several."""
+    for _, group in groupby(records, lambda one: (one.cause, one.at_ms, getattr(one.event, "topic", None))):
+        yield list(group)

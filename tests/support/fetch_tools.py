@@ -1,6 +1,6 @@
-"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, kafkajs, programs of Go clients;
-axe, which finds in pages what keeps people from using them; Prometheus' checker of rules; packages for the other
-Pythons that the PATH has; and from Debian a browser, for pages and the replay's report, and systemd's checker.
+"""Fetch what the tests run but pip does not bring, at pinned versions: Kafka's jars, Spark's Kafka source, kafkajs,
+programs of Go clients; axe, which finds accessibility faults in pages; promtool; packages for the other Pythons on the
+PATH; and from Debian a browser, for pages and the replay's report, and systemd-analyze.
 
 `python -m tests.support.fetch_tools` puts them under .cache/ through the ordinary clients of their ecosystems. Each has
 a stamp that holds all it was made from, so that a second run does nothing and a changed pin fetches again. A client
@@ -25,12 +25,14 @@ from tests.support.processes import Process
 from tests.support.real_brokers import RealBroker, until, write_properties
 from tests.support.tools import (
     CACHE,
+    KAFKA_APPLICATIONS,
     KAFKA_CLIENT_CONSUMER,
     KAFKA_CLIENT_OLD,
     KAFKA_SERVER,
     KAFKA_SERVERS_OTHER,
     ROOT,
     S3PROXY,
+    SPARK_KAFKA,
     archive_of,
     java_command,
     server_classpath,
@@ -102,6 +104,20 @@ def _tools() -> Sequence[Tool]:
         *(
             Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
             for each in (KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD)
+        ),
+        Tool(
+            f"java/kafka-applications-{KAFKA_APPLICATIONS}",
+            "mvn",
+            (clients / "java/applications/pom.xml",),
+            (f"-Dkafka.version={KAFKA_APPLICATIONS}", logging),
+            _fetch_jars,
+        ),
+        Tool(
+            f"java/spark-kafka-{SPARK_KAFKA}",
+            "mvn",
+            (clients / "java/spark/pom.xml",),
+            (f"-Dspark.version={SPARK_KAFKA}",),
+            _fetch_jars,
         ),
         Tool(f"java/s3proxy-{S3PROXY}", "mvn", (s3_pom,), (f"-Ds3proxy.version={S3PROXY}",), _fetch_jars),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),

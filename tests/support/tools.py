@@ -27,6 +27,10 @@ KAFKA_SERVERS_OTHER = ("3.7.2", "3.9.1", "4.1.1", "4.3.1")
 """Other versions of Kafka servers that tests start next to `KAFKA_SERVER`."""
 KAFKA_CLIENT_CONSUMER = "3.9.1"
 KAFKA_CLIENT_OLD = "2.0.1"
+KAFKA_APPLICATIONS = "4.3.1"
+"""Connect, MirrorMaker 2 and Streams: the newest version whose connect-file and connect-mirror Maven has here."""
+SPARK_KAFKA = "4.2.0"
+"""Spark's Kafka source: the newest version that Maven has here. It works with the pyspark that is installed."""
 S3PROXY = "2.6.0"
 
 
@@ -57,6 +61,16 @@ def server_classpath(version: str = KAFKA_SERVER) -> str:
 def client_classpath(version: str) -> str:
     """Kafka's Java client of one of the versions above."""
     return server_classpath() if version == KAFKA_SERVER else _jars(f"kafka-client-{version}")
+
+
+def applications_classpath() -> str:
+    """Kafka Connect with its file connectors, MirrorMaker 2 and Kafka Streams."""
+    return _jars(f"kafka-applications-{KAFKA_APPLICATIONS}")
+
+
+def spark_kafka_jars() -> list[Path]:
+    """What Spark needs to read from Kafka."""
+    return sorted(cached(f"java/spark-kafka-{SPARK_KAFKA}").glob("*.jar"))
 
 
 def s3_classpath() -> str:

@@ -1,0 +1,251 @@
+"""Kafka Connect, MirrorMaker 2, Kafka Streams and Spark, which know no other address than Topicwright's, work with the
+cluster behind it: the same through `serve` and through a gateway of workers."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
+from pyspark.sql import SparkSession
+
+from tests.brokers.cluster.served import SETTINGS, create, gateway_of, seen, types, until
+from tests.support import tools
+from tests.support.processes import Process
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.stream import stream
+from tests.support.topicwright import Topicwright
+
+SOURCES = tools.ROOT / "tests/clients/java/applications"
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+RULES = """
+[[rule]]
+name = "no-forbidden"
+topics = "*forbidden"
+refuse = "this topic is not to be mirrored"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class InGateway:
+    """Topicwright in front of the cluster, and a JVM for applications; `way` sets names apart."""
+
+    way: str
+    server: Topicwright
+    admin: AdminClient
+    process: Process
+    folder: Path
+
+    @contextmanager
+    def running(self, kind: str, **settings: str) -> Iterator[None]:
+        """Run an application with these properties; `__` stands for a dot in their names."""
+        file = self.folder / f"{self.way}-{kind}.properties"
+        file.write_text("".join(f"{key.replace('__', '.')}={value}\n" for key, value in settings.items()))
+        self.process.write_line(f"start {kind} {file}")
+        self.process.wait_for_line("^done start", within_s=240)
+        yield
+        self.process.write_line(f"stop {file}")
+        self.process.wait_for_line("^done stop", within_s=240)
+
+    def was_created_here(self, topic: str) -> None:
+        """Check that this topic's create was decided by Topicwright."""
+        until(lambda: seen(self.server, f"/topics/{topic}"), lambda found: found and found["status"] == "ready")
+        assert "TopicCreated" in types(self.server, topic), topic
+
+
+@pytest.fixture(scope="module", params=["serve", "gateway"])
+def gateway(
+    request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InGateway]:
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "rules.toml").write_text(RULES)
+    settings = {
+        **{key: value for key, value in SETTINGS.items() if key != "node.id"},
+        "create.topic.policy.class.name": "controller.policy.rules.TopicRules",
+        "topic.rules.file": str(folder / "rules.toml"),
+    }
+    classpath = tools.compile_java(SOURCES, tools.applications_classpath())
+    argv = tools.java_command(classpath, "Applications", heap="512m")
+    with ExitStack() as held:
+        if request.param == "serve":
+            server = held.enter_context(gateway_of(kafka, folder, **settings))
+        else:
+            fleet = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
+            server = held.enter_context(fleet).gateways[0]
+        process = held.enter_context(Process(argv, cwd=folder))
+        yield InGateway(request.param, server, admin_of(server), process, folder)
+        process.kill()  # MirrorMaker does not end its threads
+
+
+def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
+    """A client with an id of its own, which tells it from the consumers of this host (docs/cluster.md)."""
+    return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
+
+
+def test_connect_copies_a_file_through_a_topic_to_another(gateway: InGateway) -> None:
+    topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
+    source.write_text("one\ntwo\n")
+    internal = {f"{kind}__storage__topic": f"{topic}-{kind}" for kind in ("config", "offset", "status")}
+    with gateway.running(
+        "connect",
+        bootstrap__servers=gateway.server.kafka,
+        group__id=topic,
+        listeners="http://127.0.0.1:0",
+        plugin__discovery="service_load",
+        key__converter=STRINGS,
+        value__converter=STRINGS,
+        offset__flush__interval__ms="500",
+        offset__storage__partitions="2",
+        status__storage__partitions="1",
+        **internal,
+    ):
+        url = gateway.process.output.rpartition("listens at ")[2].split()[0]
+        file = "org.apache.kafka.connect.file.FileStream"
+        into = {"connector.class": f"{file}SourceConnector", "file": source, "topic": topic}
+        into |= {"topic.creation.default.partitions": 2, "topic.creation.default.replication.factor": 3}
+        put(f"{url}connectors/source/config", into)
+        put(f"{url}connectors/sink/config", {"connector.class": f"{file}SinkConnector", "file": sink, "topics": topic})
+        until(lambda: sink.exists() and sorted(sink.read_text().split()), lambda found: found == ["one", "two"])
+        with source.open("a") as more:
+            more.write("three\n")
+        until(lambda: sorted(sink.read_text().split()), lambda found: found == ["one", "three", "two"])
+    for each in (topic, *internal.values()):
+        gateway.was_created_here(each)
+
+
+def put(url: str, config: Mapping[str, object]) -> None:
+    """Configure a connector."""
+    content = json.dumps({key: str(value) for key, value in config.items()}).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, content, headers, method="PUT"), timeout=240) as answer:
+        assert answer.status == 201
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
+    """A second Kafka, whose topics are mirrored into the cluster."""
+    with reference_kafka(tmp_path_factory.mktemp("other") / "kafka", nodes=1) as running:
+        yield running
+
+
+def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, other: ReferenceKafka) -> None:
+    there, way = admin_of(other), gateway.way
+    orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
+    for each in (orders, forbidden):
+        assert create(there, each, 1, 1)[0] == 0
+    send(other.bootstrap, orders, "one", "two")
+    with gateway.running(
+        "mirror",
+        clusters=f"{way},cluster",
+        **{f"{way}__bootstrap__servers": other.bootstrap, f"{way}->cluster.enabled": "true"},
+        cluster__bootstrap__servers=gateway.server.kafka,
+        topics=f"{way}-.*",
+        plugin__discovery="service_load",
+        refresh__topics__interval__seconds="1",
+        sync__topic__configs__interval__seconds="1",
+        **{"offset-syncs.topic.location": "target"},
+    ):
+        receive(gateway.server.kafka, f"{way}.{orders}", b"one", b"two")
+        there.create_partitions([NewPartitions(orders, 3)])[orders].result(30)
+        step = ConfigEntry("retention.ms", "12345678", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, orders, incremental_configs=[step])
+        there.incremental_alter_configs([resource])[resource].result(30)
+        assert create(there, payments, 1, 1)[0] == 0
+        send(other.bootstrap, payments, "three")
+        receive(gateway.server.kafka, f"{way}.{payments}", b"three")
+        until(
+            lambda: seen(gateway.server, f"/topics/{way}.{orders}"),
+            lambda topic: len(topic["partitions"]) == 3 and topic["configs"].get("retention.ms") == "12345678",
+        )
+    events = seen(gateway.server, f"/topics/{way}.{forbidden}/events")["events"]
+    rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
+    assert rejected["rule"] == "policy:rules/no-forbidden"
+    assert {"TopicCreated", "PartitionsAdded", "TopicConfigsChanged"} <= set(types(gateway.server, f"{way}.{orders}"))
+    for each in (f"{way}.{payments}", *(f"mm2-{kind}.{way}.internal" for kind in ("configs", "offsets", "status"))):
+        gateway.was_created_here(each)
+
+
+def test_a_streams_application_goes_on_counting_after_restarts(gateway: InGateway) -> None:
+    name = f"streams-{gateway.way}"
+    given, counts = f"{name}-input", f"{name}-output"
+    for each in (given, counts):
+        assert create(gateway.admin, each)[0] == 0
+    strings = "org.apache.kafka.common.serialization.Serdes$StringSerde"
+    for run in range(3):
+        with gateway.running(
+            "streams",
+            bootstrap__servers=gateway.server.kafka,
+            application__id=name,
+            state__dir=str(gateway.folder / "state"),
+            default__key__serde=strings,
+            default__value__serde=strings,
+            auto__offset__reset="earliest",
+            processing__guarantee="exactly_once_v2",
+            input=given,
+            output=counts,
+            **({"forget": "true"} if run == 2 else {}),  # then the count is restored from the changelog
+        ):
+            send(gateway.server.kafka, given, *["word"] * 5)
+            receive(gateway.server.kafka, counts, (5 * (run + 1)).to_bytes(8))
+    for each in ("words-repartition", "counts-changelog"):
+        gateway.was_created_here(f"{name}-{each}")
+
+
+def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InGateway, spark: SparkSession) -> None:
+    topic = f"spark-{gateway.way}"
+    assert create(gateway.admin, topic)[0] == 0
+    send(gateway.server.kafka, topic, "one", "two")
+    for jar in tools.spark_kafka_jars():
+        spark.sql(f"ADD JAR '{jar}'")
+    options = {"kafka.bootstrap.servers": gateway.server.kafka, "subscribe": topic, "startingOffsets": "earliest"}
+    batch = spark.read.format("kafka").options(**options).load().selectExpr("CAST(value AS STRING)")
+    assert sorted(row.value for row in batch.collect()) == ["one", "two"]
+    growing = spark.readStream.format("kafka").options(**options).load().selectExpr("CAST(value AS STRING)")
+    query = growing.writeStream.format("memory").queryName("words").start()
+    query.processAllAvailable()
+    gateway.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    send(gateway.server.kafka, topic, "three")
+    until(lambda: sorted(row.value for row in spark.table("words").collect()), lambda found: len(found) == 3)
+    query.stop()
+
+
+def send(bootstrap: str, topic: str, *values: str) -> None:
+    """Produce records; they are acknowledged when this returns."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for each in values:
+        producer.produce(topic, each)
+    assert producer.flush(120) == 0
+
+
+def receive(bootstrap: str, topic: str, *values: bytes) -> None:
+    """Consume a topic from its beginning, until these values have come."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "topic.metadata.refresh.interval.ms": 500,
+    })  # fmt: skip
+    consumer.subscribe([topic])
+    missing = set(values)
+
+    def poll() -> set[bytes]:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            missing.discard(message.value() or b"")
+        return missing
+
+    until(poll, lambda left: not left)
+    consumer.close()
