@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from controller.apis.bounds import slices
 from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
+from controller.apis.passing_through import LIBRDKAFKA
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
@@ -188,9 +189,10 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         api = self._api
-        lists_all = _wants_all(context, request) and api.broker_ports is None
-        about_records = bool(request.topics) or lists_all or context.connection.wants_brokers
-        nodes = api.nodes() if about_records else api.admin_nodes()
+        shows_brokers = bool(request.topics)
+        if api.broker_ports is None:  # librdkafka finds a coordinator only if this shows it the brokers
+            shows_brokers |= _wants_all(context, request) or LIBRDKAFKA in context.software
+        nodes = api.nodes() if shows_brokers else api.admin_nodes()
         wants_operations = request.include_cluster_authorized_operations
         operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
@@ -199,7 +201,7 @@ class MetadataHandler:
                 for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
             cluster_id=api.cluster_id,
-            controller_id=api.controller_id() if about_records else api.admin_controller_id(),
+            controller_id=api.controller_id() if shows_brokers else api.admin_controller_id(),
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )

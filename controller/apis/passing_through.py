@@ -58,34 +58,6 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 RECORDS: Final = frozenset((0, 1, 78, 79))
 """Produce, Fetch, ShareFetch, ShareAcknowledge: records do not pass through this process."""
 FIND_COORDINATOR: Final = 10
-OF_RECORDS: Final = RECORDS | {FIND_COORDINATOR, 22}
-"""Requests of clients that produce or consume: also InitProducerId."""
-CLIENT_ID_CHARACTERS_MAX: Final = 250
-CLIENTS_MAX: Final = 10_000  # bounds memory
-
-
-class RecordClients:
-    """Clients that produce or consume, by host and client id: all that they request shows the brokers' own addresses.
-
-    An admin client that learned these would send its changes past this process; a client of records that learned the
-    listeners here instead, by a list of all topics, would change addresses back and forth.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], None] = {}
-
-    def add(self, context: RequestContext) -> None:
-        """Remember the client of a request, and forget the one that was seen first of too many."""
-        self._seen[_client(context)] = None
-        if len(self._seen) > CLIENTS_MAX:
-            del self._seen[next(iter(self._seen))]
-
-    def __contains__(self, context: object) -> bool:
-        return isinstance(context, RequestContext) and _client(context) in self._seen
-
-
-def _client(context: RequestContext) -> tuple[str, str]:
-    return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
 
 
 def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
@@ -101,26 +73,24 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassO
     return pass_to
 
 
-def showing_addresses(metadata: ApiHandler, clients: RecordClients, closes: bool) -> ApiHandler:
-    """The row for Metadata, which tells clients of records from others.
+def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
+    """The row for Metadata at a broker's listener.
 
-    Java clients keep a connection that they opened at a listener here before they knew the broker's own address. So
-    with `closes` it is closed behind the answer that names that address.
+    Java clients keep a connection that they opened there before they knew the broker's own address. It is closed behind
+    the answer that names that address.
     """
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
-        context.connection.wants_brokers = context in clients
-        context.connection.ends = closes and bool(request.topics) and context.software.startswith(JAVA)
+        context.connection.ends = bool(request.topics) and context.software.startswith(JAVA)
         return metadata.handle(context, request)
 
     return replace(metadata, handle=handle)
 
 
-def closing(spoken: Iterable[ApiVersion], clients: RecordClients) -> dict[int, ApiHandler]:
-    """The rows of a broker's listener for records: the client is sent to the broker's own address."""
+def closing(spoken: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
+    """The rows of a broker's listener for records: the client then requests the broker's own address."""
 
     def close(context: RequestContext, _: PassedRequest) -> Answer:
-        clients.add(context)
         context.connection.ends = True
         return NO_RESPONSE
 
@@ -136,7 +106,6 @@ def passing(
     own: Collection[int],
     pass_on: PassOn,
     may_pass: Callable[[RequestContext], bool],
-    clients: RecordClients,
     at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for what brokers speak (`spoken`) and this listener does not (`own`).
@@ -149,8 +118,6 @@ def passing(
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_pass(context):
             raise Disconnect(f"{context.principal} may not have requests passed on: ClusterAction is needed")
-        if context.api_key in OF_RECORDS:
-            clients.add(context)
         if context.api_key == FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
             context.connection.ends = True  # it tries another broker
             return NO_RESPONSE

@@ -26,7 +26,7 @@ from controller.apis.create_topics import CreateTopicsHandler
 from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import RecordClients, closing, passing, showing_addresses, to_broker
+from controller.apis.passing_through import closing, closing_after_addresses, passing, to_broker
 from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
 from controller.brokers.cluster.link import ClusterLink
@@ -107,10 +107,9 @@ def cluster_listener(
     broker_id: BrokerId | None = None,
     *,
     link: ClusterLink,
-    clients: RecordClients,
 ) -> HandlerTable:
     """A listener in front of a cluster: this process's own, or that of the broker `broker_id`. Requests that are not
-    about topics go to that broker, else to any. `clients` is shared by all listeners."""
+    about topics go to that broker, else to any."""
     spoken = link.spoken.api_keys
     pass_on = link.pass_on if broker_id is None else to_broker(api, broker_id, link.pass_on)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
@@ -119,11 +118,11 @@ def cluster_listener(
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     table |= to_brokers(api, table, spoken, pass_on, broker_id)
     own, is_a_brokers = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
-    table[ApiKey.METADATA] = showing_addresses(table[ApiKey.METADATA], clients, closes=is_a_brokers)
     if is_a_brokers:
-        table |= closing(spoken, clients)
+        table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
+        table |= closing(spoken)
     may_pass = partial(api.grants, operation="ClusterAction")
-    passed = passing(spoken, own, pass_on, may_pass, clients, is_a_brokers)
+    passed = passing(spoken, own, pass_on, may_pass, is_a_brokers)
     return with_api_versions(
         table | passed,
         supported_features=link.spoken.supported_features,

@@ -60,8 +60,6 @@ class ClientConnection(msgspec.Struct):
     peer: str = ""
     software_name: str = "unknown"
     software_version: str = "unknown"
-    wants_brokers: bool = False
-    """True if the client produces or consumes: it has to know the brokers' own addresses, whatever it requests."""
     ends: bool = False
     """Whether to close as soon as what it has requested so far is answered."""
     mute: Callable[[float], None] = _ignore_seconds

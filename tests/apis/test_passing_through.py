@@ -7,16 +7,13 @@ import struct
 
 import pytest
 
-from controller.apis import passing_through
 from controller.apis.passing_through import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
-    CLIENT_ID_CHARACTERS_MAX,
     RECORDS,
-    RecordClients,
     closing,
+    closing_after_addresses,
     passing,
-    showing_addresses,
     to_broker,
 )
 from controller.brokers.cluster.wire import ClusterUnreachable
@@ -62,7 +59,7 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_what_brokers_speak_to_clients_is_passed() -> None:
-    assert passing(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
+    assert passing(SPOKEN, {METADATA}, echo, anybody).keys() == {
         FIND_COORDINATOR,
         JOIN_GROUP,
         LIST_GROUPS,
@@ -71,7 +68,7 @@ def test_only_what_brokers_speak_to_clients_is_passed() -> None:
 
 
 async def test_bytes_go_and_come_as_they_are() -> None:
-    table = passing(SPOKEN, {METADATA}, echo, anybody, RecordClients())
+    table = passing(SPOKEN, {METADATA}, echo, anybody)
     protocol = ServerProtocol(table, 1000)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
@@ -87,66 +84,34 @@ async def test_bytes_go_and_come_as_they_are() -> None:
 
 async def test_requests_of_a_connection_are_passed_one_after_another() -> None:
     """As a broker works on them: a group sees the requests of a member in their order."""
-    assert passing(SPOKEN, (), echo, anybody, RecordClients())[LIST_GROUPS].alone
-
-
-def test_a_client_that_looks_for_a_coordinator_is_shown_the_brokers_own_addresses() -> None:
-    clients = RecordClients()
-    row = showing_addresses(ApiHandler(0, 13, metadata), clients, closes=False)
-    assert wants_brokers(row, "admin") is False
-    clients.add(RequestContext(FIND_COORDINATOR, 4, client_id="consumer"))
-    assert [wants_brokers(row, each) for each in ("consumer", "admin")] == [True, False]
-
-
-def test_clients_that_produce_or_consume_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing_through, "CLIENTS_MAX", 2)
-    clients = RecordClients()
-    contexts = [RequestContext(FIND_COORDINATOR, 4, client_id=each * 10_000) for each in "abc"]
-    for context in contexts:
-        clients.add(context)
-    assert [each in clients for each in contexts] == [False, True, True]
-    assert max(len(client_id) for _, client_id in clients._seen) == CLIENT_ID_CHARACTERS_MAX
+    assert passing(SPOKEN, (), echo, anybody)[LIST_GROUPS].alone
 
 
 @pytest.mark.parametrize(
-    ("software", "topics", "closes", "ends"),
+    ("software", "topics", "ends"),
     [
-        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True, True),
-        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), False, False),
-        ("apache-kafka-java", (), True, False),
-        ("librdkafka", (MetadataRequestTopic(name="orders"),), True, False),
+        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True),
+        ("apache-kafka-java", (), False),
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), False),
     ],
 )
 def test_a_java_client_does_not_keep_its_connection_to_a_listener_for_records(
-    software: str, topics: tuple[MetadataRequestTopic, ...], closes: bool, ends: bool
+    software: str, topics: tuple[MetadataRequestTopic, ...], ends: bool
 ) -> None:
     context = RequestContext(METADATA, 12)
     context.connection.software_name = software
-    showing_addresses(ApiHandler(0, 13, metadata), RecordClients(), closes).handle(
-        context, MetadataRequest(topics=topics)
-    )
+    row = closing_after_addresses(ApiHandler(0, 13, lambda *_: MetadataResponse()))
+    row.handle(context, MetadataRequest(topics=topics))
     assert context.connection.ends is ends
 
 
 def test_records_end_the_connection_to_a_listener_and_are_not_passed() -> None:
-    clients = RecordClients()
     spoken = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in (*RECORDS, LIST_GROUPS)]
-    rows = closing(spoken, clients)
+    rows = closing(spoken)
     assert rows.keys() == RECORDS
-    context = RequestContext(PRODUCE, 9, client_id="producer")
+    context = RequestContext(PRODUCE, 9)
     assert rows[PRODUCE].handle(context, PassedRequest(frame=b"")) is NO_RESPONSE
     assert context.connection.ends
-    assert context in clients
-
-
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return MetadataResponse()
-
-
-def wants_brokers(row: ApiHandler, client_id: str) -> bool:
-    context = RequestContext(METADATA, 12, client_id=client_id)
-    row.handle(context, MetadataRequest(topics=None))
-    return context.connection.wants_brokers
 
 
 async def test_a_request_at_a_brokers_listener_goes_to_where_that_broker_is_now() -> None:
@@ -184,13 +149,11 @@ class ControllerApi:
 async def test_librdkafka_finds_no_coordinator_at_this_processs_own_listener(
     software: str, at_broker: bool, ends: bool
 ) -> None:
-    clients = RecordClients()
-    context = RequestContext(FIND_COORDINATOR, 2, client_id="me")
+    context = RequestContext(FIND_COORDINATOR, 2)
     context.connection.software_name = software
     request = PassedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
-    given = passing(SPOKEN, (), echo, anybody, clients, at_broker)[FIND_COORDINATOR].handle(context, request)
+    given = passing(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
     assert context.connection.ends is ends
-    assert context in clients, "it is shown the brokers when it comes back"
     if ends:
         assert given is NO_RESPONSE
     else:
@@ -198,7 +161,7 @@ async def test_librdkafka_finds_no_coordinator_at_this_processs_own_listener(
 
 
 async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
-    protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody, RecordClients()), 1000)
+    protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody), 1000)
     sent = frame(JOIN_GROUP, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
@@ -210,7 +173,7 @@ async def test_without_a_broker_the_client_is_disconnected() -> None:
     async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
-    table = passing(SPOKEN, (), nobody, anybody, RecordClients())
+    table = passing(SPOKEN, (), nobody, anybody)
     given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), PassedRequest(frame=frame(LIST_GROUPS, 4, b"")))
     assert isinstance(given, asyncio.Task)
     with pytest.raises(Disconnect, match="nobody to pass it to"):
@@ -221,6 +184,6 @@ async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was passed on")
 
-    table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
+    table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin")
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests passed on: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 from pyspark.sql import SparkSession
 
-from tests.brokers.cluster.served import SETTINGS, create, gateway_of, seen, types, until
+from tests.brokers.cluster.served import SETTINGS, create, in_front_of, seen, types, until
 from tests.support import tools
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -80,7 +80,7 @@ def gateway(
     argv = tools.java_command(classpath, "Applications", heap="512m")
     with ExitStack() as held:
         if request.param == "serve":
-            server = held.enter_context(gateway_of(kafka, folder, **settings))
+            server = held.enter_context(in_front_of(kafka, folder, **settings))
         else:
             fleet = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
             server = held.enter_context(fleet).gateways[0]
