@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from controller.apis.bounds import slices
 from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
-from controller.apis.passing_through import LIBRDKAFKA
+from controller.apis.passing_through import JAVA, LIBRDKAFKA
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
@@ -189,9 +189,7 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         api = self._api
-        shows_brokers = bool(request.topics)
-        if api.broker_ports is None:  # librdkafka finds a coordinator only if this shows it the brokers
-            shows_brokers |= _wants_all(context, request) or LIBRDKAFKA in context.software
+        shows_brokers = self._shows_brokers(context, request)
         nodes = api.nodes() if shows_brokers else api.admin_nodes()
         wants_operations = request.include_cluster_authorized_operations
         operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
@@ -205,6 +203,19 @@ class MetadataHandler:
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )
+
+    def _shows_brokers(self, context: RequestContext, request: MetadataRequest) -> bool:
+        """True if the client is shown the brokers' own addresses, which it needs to produce and consume.
+
+        A Java consumer of a pattern requests all topics; Java's admin client ignores the nodes of such a list. Without
+        listeners for brokers, librdkafka finds its coordinator only among the nodes of a request without topics.
+        """
+        if request.topics:
+            return True
+        has_listeners = self._api.broker_ports is not None
+        if _wants_all(context, request):
+            return not has_listeners or context.software.startswith(JAVA)
+        return not has_listeners and LIBRDKAFKA in context.software
 
     def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
         """The racks of the nodes, unless nodes share an address: kafkajs takes these for one broker, and would find its

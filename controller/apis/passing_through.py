@@ -55,8 +55,7 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: they are about who is connected, which is Topicwright here."""
 
 
-RECORDS: Final = frozenset((0, 1, 78, 79))
-"""Produce, Fetch, ShareFetch, ShareAcknowledge: records do not pass through this process."""
+PRODUCE: Final = 0
 FIND_COORDINATOR: Final = 10
 
 
@@ -88,7 +87,11 @@ def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
 
 
 def closing(spoken: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
-    """The rows of a broker's listener for records: the client then requests the broker's own address."""
+    """The row of a broker's listener for Produce: the client then requests the broker's own address.
+
+    Fetch is passed on: a consumer of a pattern that lists all topics, franz-go's or kafka-python's, learns no other
+    address and would wait for ever.
+    """
 
     def close(context: RequestContext, _: PassedRequest) -> Answer:
         context.connection.ends = True
@@ -97,7 +100,7 @@ def closing(spoken: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
     return {
         api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
         for api in spoken
-        if api.api_key in RECORDS
+        if api.api_key == PRODUCE
     }
 
 

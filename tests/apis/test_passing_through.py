@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from controller.apis.metadata import MetadataHandler
 from controller.apis.passing_through import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
-    RECORDS,
+    PRODUCE,
     closing,
     closing_after_addresses,
     passing,
@@ -36,7 +39,7 @@ from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint
 from events.names import BrokerId
 
-PRODUCE, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 0, 3, 10, 11, 16, 17, 59
+FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 1, 3, 10, 11, 16, 17, 59
 SPOKEN = [
     ApiVersion(api_key=key, min_version=0, max_version=5)
     for key in (FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT)
@@ -105,13 +108,33 @@ def test_a_java_client_does_not_keep_its_connection_to_a_listener_for_records(
     assert context.connection.ends is ends
 
 
-def test_records_end_the_connection_to_a_listener_and_are_not_passed() -> None:
-    spoken = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in (*RECORDS, LIST_GROUPS)]
-    rows = closing(spoken)
-    assert rows.keys() == RECORDS
+def test_produce_ends_the_connection_to_a_listener_and_is_not_passed() -> None:
+    rows = closing(ApiVersion(api_key=key, min_version=0, max_version=12) for key in (PRODUCE, FETCH, LIST_GROUPS))
+    assert rows.keys() == {PRODUCE}
     context = RequestContext(PRODUCE, 9)
     assert rows[PRODUCE].handle(context, PassedRequest(frame=b"")) is NO_RESPONSE
     assert context.connection.ends
+
+
+@pytest.mark.parametrize("listeners", [True, False])
+@pytest.mark.parametrize(
+    ("software", "topics", "shown"),
+    [
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), (True, True)),
+        ("librdkafka", None, (False, True)),
+        ("librdkafka", (), (False, True)),
+        ("kgo", (), (False, False)),
+        ("apache-kafka-java", None, (True, True)),
+        ("apache-kafka-java", (), (False, False)),
+    ],
+)
+def test_metadata_shows_the_brokers_own_addresses_to_clients_that_need_them(
+    software: str, topics: tuple[MetadataRequestTopic, ...] | None, shown: tuple[bool, bool], listeners: bool
+) -> None:
+    context = RequestContext(METADATA, 12)
+    context.connection.software_name = software
+    api: Any = SimpleNamespace(broker_ports=(lambda *_: None) if listeners else None)
+    assert MetadataHandler(api)._shows_brokers(context, MetadataRequest(topics=topics)) is shown[not listeners]
 
 
 async def test_a_request_at_a_brokers_listener_goes_to_where_that_broker_is_now() -> None:
