@@ -24,7 +24,7 @@ from controller.machine.commands.commands import (
     BalanceLeaders,
     BeginQuorumEpoch,
     ChangeSettings,
-    ReviewTopics,
+    ReconcileTopics,
     TopicCommand,
 )
 from controller.machine.decide import decide
@@ -96,7 +96,7 @@ class Decider:
     def _fail(self, recorder: Recorder, command: AnyCommand, error: Exception, decided: Decided) -> None:
         if isinstance(command, _INDISPENSABLE):
             raise error
-        if isinstance(command, ReviewTopics | BalanceLeaders) and len(command.topics) > 1:
+        if isinstance(command, ReconcileTopics | BalanceLeaders) and len(command.topics) > 1:
             for topic in command.topics:  # one that fails must not keep the others without leaders
                 self._take(recorder, replace(command, topics=(topic,)), decided)
         else:

@@ -46,7 +46,7 @@ from controller.machine.commands.commands import (
     ChangeSettings,
     ClientCommand,
     ExpireRequest,
-    ReviewTopics,
+    ReconcileTopics,
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
@@ -364,7 +364,7 @@ class Controller:
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
         request_id = self.new_request_id("review")
-        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
+        self.observe(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

@@ -51,7 +51,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.UnregisterBroker: observing.unregister,
     commands.FenceBroker: observing.fence,
     commands.UnfenceBroker: observing.unfence,
-    commands.ReviewTopics: observing.review,
+    commands.ReconcileTopics: observing.review,
     commands.AlterPartition: observing.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
     access.DrawLoginSecret: credentials.draw_secret,

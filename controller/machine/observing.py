@@ -122,7 +122,7 @@ def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
     return about_broker(command.request_id, known, changed)
 
 
-def review(state: State, command: commands.ReviewTopics) -> Decision:
+def review(state: State, command: commands.ReconcileTopics) -> Decision:
     """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
     events: list[Event] = []
     answers: list[Answer] = []

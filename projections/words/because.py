@@ -21,7 +21,7 @@ from events.names import BrokerId, TopicName
 from projections.queries.query import Query
 from projections.words.wording import in_words
 
-_REVIEW = "ReviewTopics"
+_REVIEW = "ReconcileTopics"
 _REPORT = "AlterPartition"
 """What a leader reports may come of a change of brokers, or of a replica that is slow."""
 _OUT = (

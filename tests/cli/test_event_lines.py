@@ -17,7 +17,7 @@ from projections.shown.json_types import CauseShape, EventShape
 AT = "2026-07-17T10:00:00.000Z"
 
 
-def event(offset: int, kind: str, command: str = "ReviewTopics", text: str = "…", **fields: Any) -> EventShape:
+def event(offset: int, kind: str, command: str = "ReconcileTopics", text: str = "…", **fields: Any) -> EventShape:
     return EventShape(offset, AT, 0, kind, text, CauseShape(command, f"review-{command}"), fields)
 
 

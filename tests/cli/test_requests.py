@@ -77,7 +77,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
             event="IsrChanged",
             text=f"step {number}",
             because="broker 3 is fenced" if number < 2 else "",
-            cause=CauseShape("ReviewTopics", "r"),
+            cause=CauseShape("ReconcileTopics", "r"),
         )
         for number in range(STEPS_FIRST + 2)
     )

@@ -166,7 +166,7 @@ def test_without_settings_or_an_epoch_nothing_is_decided(kind: type[Any], monkey
 
 
 REPEATED = (
-    commands.ReviewTopics,
+    commands.ReconcileTopics,
     commands.ConfirmMetadata,
     commands.ExpireRequest,
     commands.AlterPartition,
@@ -207,15 +207,15 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
     names = [f"t{number}" for number in range(10)]
     await stage.create(*names, num_partitions=3, replication_factor=2)
     with pytest.MonkeyPatch.context() as patch:
-        real = machine._DECIDERS[commands.ReviewTopics]
+        real = machine._DECIDERS[commands.ReconcileTopics]
         planted = raises_on(lambda review: "t5" in review.topics, real)
-        patch.setitem(machine._DECIDERS, commands.ReviewTopics, planted)
+        patch.setitem(machine._DECIDERS, commands.ReconcileTopics, planted)
         stage.fleet.stop_broker(2)
         await stage.settle(5)
         topics = [topic for topic in map(stage.controller.store.durable_named, names) if topic is not None]
         led_by_2 = {topic.name for topic in topics for one in topic.partitions if one.leader == 2}
         assert led_by_2 == {"t5"}
-        assert stage.heard.failed == ["ReviewTopics"]
+        assert stage.heard.failed == ["ReconcileTopics"]
     await stage.controller.stop()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from controller.engine.flushing import FREE_AFTER_SLOW, WAIT_S, Flusher
 from controller.engine.inbox import Inbox
-from controller.machine.commands.commands import ReviewTopics
+from controller.machine.commands.commands import ReconcileTopics
 from events.logs.log import LogWriteError
 from events.names import RequestId
 
@@ -91,7 +91,7 @@ async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
 
 
 async def test_the_inbox_says_how_long_the_loop_has_not_gone_round() -> None:
-    inbox, command = Inbox(), ReviewTopics(request_id=RequestId("r"), at_ms=0, topics=())
+    inbox, command = Inbox(), ReconcileTopics(request_id=RequestId("r"), at_ms=0, topics=())
     inbox.put((command, command, command))
     for straight in (1, 2, 3):
         assert await inbox.take(1) == [command]

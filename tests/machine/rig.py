@@ -77,7 +77,7 @@ class Rig:
     def review(self, *names: str) -> Decision:
         """Look at these topics, or all."""
         topics = names or tuple(topic.name for topic in topics_of(self.state))
-        return self.put(commands.ReviewTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
+        return self.put(commands.ReconcileTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
 
     def confirm(self, *broker_ids: int) -> Decision:
         """These brokers, or all live ones, have applied everything."""

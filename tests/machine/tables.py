@@ -230,8 +230,8 @@ def _of_broker(
     return make
 
 
-def _review(rig: Rig, text: str) -> commands.ReviewTopics:
-    return commands.ReviewTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
+def _review(rig: Rig, text: str) -> commands.ReconcileTopics:
+    return commands.ReconcileTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
 
 
 def _isr(rig: Rig, text: str) -> commands.AlterPartition:

@@ -184,7 +184,7 @@ class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
     span: Span | None = None
 
 
-class ReviewTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
+class ReconcileTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
     """Look again at these topics with the brokers that are live now: leaders, in-sync sets, placeholders, readiness.
 
     Broker events concern every topic. To keep one decision small the shell sends the topics in slices; which slices is
@@ -344,7 +344,7 @@ AnyCommand = (
     | ChangeLogDirs
     | BeginQuorumEpoch
     | ChangeFeatures
-    | ReviewTopics
+    | ReconcileTopics
     | AlterPartition
     | AssignDirectories
     | AllocateProducerIds

@@ -20,7 +20,7 @@ from controller.engine.consulting import Clears
 from controller.engine.deadlines import Deadlines
 from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
-from controller.machine.commands.commands import AnyCommand, ReviewTopics
+from controller.machine.commands.commands import AnyCommand, ReconcileTopics
 from controller.machine.partitions.blocks import Span
 from controller.serving.history.log_heads import sign_heads
 from controller.stream.log.commands_topic import encode_command, key_of
@@ -127,7 +127,7 @@ class PartitionSink:
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
         request_id = self.new_request_id("review")
-        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
+        self.observe(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     async def _put_all(self) -> None:
         while True:

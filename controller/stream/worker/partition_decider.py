@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from controller.engine.consulting import Clears, consulted
 from controller.engine.faults import NAME_CHARS_MAX, in_short
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
+from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReconcileTopics, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
@@ -142,7 +142,7 @@ class PartitionDecider:
         decision = _decision(partition.state, command, sourced)
         if (
             isinstance(decision, Fault)
-            and isinstance(command, ReviewTopics | BalanceLeaders)
+            and isinstance(command, ReconcileTopics | BalanceLeaders)
             and len(command.topics) > 1
         ):
             decision = self._decided_singly(batch, sourced, command)
@@ -163,7 +163,7 @@ class PartitionDecider:
             self._pass_over(batch, fault, command)
 
     def _decided_singly(
-        self, batch: PartitionBatch, sourced: Sourced, command: ReviewTopics | BalanceLeaders
+        self, batch: PartitionBatch, sourced: Sourced, command: ReconcileTopics | BalanceLeaders
     ) -> Decision:
         """What can be decided of topics of which one raises: no topic's decision looks at another's, and one must not
         keep the others without leaders."""

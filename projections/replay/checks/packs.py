@@ -146,7 +146,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 _STRETCHES = pa.schema([("stretch", pa.binary())])
-REVIEW = "ReviewTopics"
+REVIEW = "ReconcileTopics"
 CAUSES_KEPT = (ADOPTED, FOLLOW, REVIEW)
 """The causes that checks look for; packs have the place in this."""
 

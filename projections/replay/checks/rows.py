@@ -13,7 +13,7 @@ from events.followed import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, numbers
 from projections.replay.checks.check import Check, Place
 
-_LOOKED_AT = ("ReviewTopics", "ReportLeader")
+_LOOKED_AT = ("ReconcileTopics", "ReportLeader")
 _DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
 ADOPTED = "AdoptMetadata"
 """The cause of all that stands for a cluster that was taken over as it was."""

@@ -208,7 +208,10 @@ def _reviewed_after_fill(log: Log) -> tuple[int, Any]:
     """A change by a review of a partition in which a broker took a place that is not in sync yet."""
     for index, record in enumerate(log):
         event: Any = record.event
-        if not isinstance(event, catalog.IsrChanged | catalog.LeaderElected) or record.cause.command != "ReviewTopics":
+        if (
+            not isinstance(event, catalog.IsrChanged | catalog.LeaderElected)
+            or record.cause.command != "ReconcileTopics"
+        ):
             continue
         for fill in every(log[:index], catalog.PlaceholderFilled, topic=event.topic, partition=event.partition):
             filled: Any = log[fill].event

@@ -95,7 +95,7 @@ def hashes_of_packs(shards: Mapping[str, Sequence[Stored]]) -> dict[str, str]:
 
 
 def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    cause, decoded = Cause("ReviewTopics", RequestId("r")), list[int]()
+    cause, decoded = Cause("ReconcileTopics", RequestId("r")), list[int]()
 
     def noted(offset: int, value: bytes) -> Recorded:
         decoded.append(offset)

@@ -9,7 +9,7 @@ from controller.machine.commands.commands import (
     ConfirmMetadata,
     DeleteTopic,
     ExpireRequest,
-    ReviewTopics,
+    ReconcileTopics,
 )
 from controller.stream.log.commands_topic import (
     COMMAND_VERSION,
@@ -28,7 +28,7 @@ COMMANDS: list[AnyCommand] = [
     create("b.c", configs=(("retention.ms", None), ("a", "b"))),
     DeleteTopic(request_id=ONE, at_ms=BORN_MS, topic=NAME),
     ExpireRequest(request_id=ONE, at_ms=BORN_MS, topic=NAME),
-    ReviewTopics(request_id=ONE, at_ms=BORN_MS, topics=(NAME,)),
+    ReconcileTopics(request_id=ONE, at_ms=BORN_MS, topics=(NAME,)),
     ConfirmMetadata(request_id=ONE, at_ms=BORN_MS, brokers=(BrokerId(1),), offset=Offset(7)),
     *joined(3),
 ]

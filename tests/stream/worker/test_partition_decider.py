@@ -18,7 +18,7 @@ from controller.machine.commands.commands import (
     CreateTopic,
     DeleteTopic,
     FenceBroker,
-    ReviewTopics,
+    ReconcileTopics,
 )
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
@@ -123,12 +123,14 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
     monkeypatch.setattr(partition_decider, "decide", decide)
     stamps: dict[str, Any] = {"request_id": RequestId("gone"), "at_ms": BORN_MS}
     gone = FenceBroker(**stamps, broker_id=BrokerId(1), reason="stopped")
-    review = ReviewTopics(**stamps, topics=tuple(map(TopicName, names)))
+    review = ReconcileTopics(**stamps, topics=tuple(map(TopicName, names)))
     kafka.commands[0] += [encode_command(gone), encode_command(review)]
     await worker.work()
     led_by_1 = [name for name in names if 1 in [one.leader for one in topic_of(worker, name).partitions]]
     assert led_by_1 == [names[1]]
-    assert [fault.why for fault in worker.faults] == ["ReviewTopics of request gone: ZeroDivisionError: no such luck"]
+    assert [fault.why for fault in worker.faults] == [
+        "ReconcileTopics of request gone: ZeroDivisionError: no such luck"
+    ]
     check(kafka)
     await worker.close()
 
