@@ -45,7 +45,7 @@ class Decided(msgspec.Struct, gc=False):
 
     records: list[Recorded] = []
     answers: list[Answer] = []
-    consult: list[TopicCommand] = []
+    needs_approval: list[TopicCommand] = []
     """Commands that others have a say in, and that are to be put again with it."""
     size: int = 0
     """How much work they were, and make; see `_size`."""
@@ -82,8 +82,8 @@ class Decider:
         try:
             decision = self._decide(recorder.state, command)
             decided.size += _size(decision)
-            if decision.consult:
-                decided.consult.append(command)  # type: ignore[arg-type]
+            if decision.needs_approval:
+                decided.needs_approval.append(command)  # type: ignore[arg-type]
             elif self._is_recorded(command, decision):
                 cause = Cause(type(command).__name__, command.request_id)
                 decided.records += recorder.record(command.at_ms, cause, decision.events)

@@ -310,7 +310,7 @@ class Controller:
         else:
             await asyncio.sleep(0)
         self._storage.show()
-        for _, together in groupby(decided.consult, lambda command: command.request_id):
+        for _, together in groupby(decided.needs_approval, lambda command: command.request_id):
             self.background(self._consult(tuple(together)))
         for answer in decided.answers:
             self.replies.resolve(answer)

@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Events to record, then answers to give. With `consult` there is neither: the policies are to be asked first.
+    """Events to record, then answers to give. With `needs_approval` there is neither: the policies are to be asked first.
 
     `refusal` is set where the command was refused: its events change no state, and whoever records may count alike
     refusals instead of keeping each of them.
@@ -60,7 +60,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     events: tuple[Event, ...] = ()
     answers: tuple[Answer, ...] = ()
-    consult: bool = False
+    needs_approval: bool = False
     refusal: Rejection | None = None
 
 
@@ -73,7 +73,7 @@ def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -
 
 
 NOTHING = Decision()
-CONSULT = Decision(consult=True)
+CONSULT = Decision(needs_approval=True)
 
 
 def topic_named(state: State, name: str) -> Topic | None:

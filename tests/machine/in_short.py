@@ -22,7 +22,7 @@ _OfAccess = (
 
 def in_short(decision: Decision) -> str:
     """A decision in short: events, then answers."""
-    words = ["consult"] if decision.consult else []
+    words = ["needs_approval"] if decision.needs_approval else []
     words.append(" ".join(event_text(event) for event in decision.events).replace(REFUSED, "refused"))
     codes = {(answer.request_id, answer.topic_name): answer.code for answer in decision.answers}
     for event in decision.events:

@@ -129,9 +129,9 @@ CREATES = """
 1 | create t 1x1 twice dry | => INVALID_REQUEST validation:duplicate
 1 | create t 1x1 denied=29 dry | => TOPIC_AUTHORIZATION_FAILED authorizer
 # policies
-1 policy | create t 1x1 | consult
-1 policy | create t 1x1 dry | consult
-1 policy | create t 1x1 api=Metadata | consult
+1 policy | create t 1x1 | needs_approval
+1 policy | create t 1x1 dry | needs_approval
+1 policy | create t 1x1 api=Metadata | needs_approval
 1 policy | create t 1x1 verdict=allowed | requested created(1)
 1 policy | create t 1x1 verdict=refused | refused => POLICY_VIOLATION policy:names
 1 policy | create t 1x1 verdict=failed | refused => UNKNOWN_SERVER_ERROR policy:my.Policy

@@ -13,14 +13,14 @@ from tests.machine.tables import command, given
 STORIES = """
 # a create is put again with the cluster's word, and is complete when the cluster's brokers know it under its own id
 1 2 3 cluster
-    create t 1x3 | consult
-    create t 1x3 dry | consult
+    create t 1x3 | needs_approval
+    create t 1x3 dry | needs_approval
     create t 1x3 clear=0 id=q1 | requested created(3.1.2)
     seen t 3.1.2::3:0 | discovered(3.1.2 led by 3e0/0)
     seen t 3.1.2::3:0 | nothing
     confirm 1 2 3 | known(1.2.3) ready answered => NONE after 3 ms
 
-# what the cluster would refuse is a rejection with its code; rules of our own come first, and do not consult it
+# what the cluster would refuse is a rejection with its code; rules of our own come first, and do not needs_approval it
 1 2 3 cluster
     create t 1x3 clear=44 | refused => POLICY_VIOLATION cluster
     create t 1x3 clear=44 dry | => POLICY_VIOLATION cluster
@@ -28,8 +28,8 @@ STORIES = """
 
 # policies are consulted first, then the cluster
 1 2 3 cluster policy
-    create t 1x3 clear=0 | consult
-    create t 1x3 verdict=allowed | consult
+    create t 1x3 clear=0 | needs_approval
+    create t 1x3 verdict=allowed | needs_approval
     create t 1x3 verdict=refused id=q1 | refused => POLICY_VIOLATION policy:names
     create t 1x3 verdict=allowed clear=0 id=q2 | requested created(3.1.2)
 
@@ -45,14 +45,14 @@ STORIES = """
 # changes are answered when they are carried out, refused ones with the cluster's code; what is then seen becomes true
 1 2 3 cluster
     seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)
-    partitions t to=2 | consult
+    partitions t to=2 | needs_approval
     partitions t to=2 dry clear=0 | => NONE
     partitions t to=2 clear=37 | rejected => INVALID_PARTITIONS cluster
     partitions t to=1 | rejected => INVALID_PARTITIONS validation:partitions
     partitions t to=2 clear=0 id=q1 | added(1: 1.2.3)
     done t id=q1 code=39 | carried-out(39) => INVALID_REPLICA_ASSIGNMENT cluster
     seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)
-    alter t set:retention.ms=5 | consult
+    alter t set:retention.ms=5 | needs_approval
     alter t set:retention.ms=5 clear=0 id=q2 | configs(retention.ms=5)
     done t id=q2 | carried-out(0) => NONE
     alter t set:retention.ms=5 | => NONE

@@ -183,7 +183,7 @@ def _itself(store: TopicStore) -> TopicStore:
 
 def _decide(state: State, command: CreateTopic) -> Answer:
     decision = decide(state, command)
-    if not decision.consult:
+    if not decision.needs_approval:
         return decision.answers[0]
     allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
     return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_CONSULTED)

@@ -58,7 +58,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
 def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     """How many partitions a decision on a command creates or deletes, or would in a dry run; that is what a mutation
     quota counts."""
-    if decision.refusal is not None or decision.consult:
+    if decision.refusal is not None or decision.needs_approval:
         return 0
     for event in decision.events:
         if isinstance(event, TopicCreated | PartitionsAdded):

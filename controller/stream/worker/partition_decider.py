@@ -146,7 +146,7 @@ class PartitionDecider:
             and len(command.topics) > 1
         ):
             decision = self._decided_singly(batch, sourced, command)
-        if isinstance(decision, Decision) and decision.consult:
+        if isinstance(decision, Decision) and decision.needs_approval:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
             return command
         self._keep_or_pass_over(batch, sourced, command, decision)
@@ -258,7 +258,7 @@ class PartitionDecider:
         except Exception as error:
             return _any(command), _fault(_any(command), sourced, error)
         decision = _decision(state, _any(word), sourced)
-        assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
+        assert isinstance(decision, Fault) or not decision.needs_approval, "all who have a say were asked"
         return _any(word), decision
 
 
@@ -299,7 +299,7 @@ def _any(command: TopicCommand) -> AnyCommand:
 
 def _needs_a_word(state: State, command: TopicCommand) -> bool:
     try:
-        return decide(state, _any(command)).consult
+        return decide(state, _any(command)).needs_approval
     except Exception:
         return False  # it is passed over when its turn comes
 

@@ -146,7 +146,7 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
     decision = decide_in_full(state, command)
-    if decision.consult:
+    if decision.needs_approval:
         if tried.policies is None:
             return (), Fate(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)

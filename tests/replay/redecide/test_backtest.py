@@ -261,7 +261,7 @@ def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
                 command = replace(command, verdict=None)
             decision = decide(state, command)  # type: ignore[arg-type]
             was, now = _refused([one.event for one in group]), _refused(decision.events)
-            if decision.consult:
+            if decision.needs_approval:
                 counts["unjudged", command.principal] += 1
             elif was != now:
                 counts["refused" if now else "let-through", command.principal] += 1
