@@ -8,7 +8,7 @@ from controller.machine import validation
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, DeleteTopic, TopicCommand
 from controller.machine.configs.changes import altered_configs
 from controller.machine.configs.topic_configs import min_insync_replicas
-from controller.machine.decision import CONSULT, Answer, Decision, topic_named
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
 from controller.machine.partitions.blocks import extended
@@ -39,7 +39,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     if rejection is not None or topic is None:
         return _rejected(command, details, rejection or _UNKNOWN)
     if _is_unheard(command, cluster):
-        return CONSULT
+        return NEEDS_APPROVAL
     partitions = _more_partitions(topic, command, cluster)
     grown = replace(topic, partitions=extended(topic.partitions, partitions))
     answer = Answer(command.request_id, topic.name, 0, topic=grown)
@@ -100,7 +100,7 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     if refused is not None:
         return _rejected(command, details, refused)
     if configs != topic.configs and _is_unheard(command, state.cluster):
-        return CONSULT
+        return NEEDS_APPROVAL
     altered = replace(topic, configs=configs)
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
     if command.validate_only or configs == topic.configs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.machine import validation
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
-from controller.machine.decision import CONSULT, Answer, Decision
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
 from controller.machine.state import Cluster, State, Topic
@@ -27,7 +27,7 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
     verdict = command.verdict
     if verdict is None:
         if cluster.settings.create_topic_policy_class_name:
-            return CONSULT
+            return NEEDS_APPROVAL
     elif verdict.outcome == "refused":
         return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
     elif verdict.outcome == "failed":
@@ -36,7 +36,7 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
     if refused is not None:
         return _reject_create(command, refused)
     if command.clearance is None and cluster.settings.cluster_carries_out:
-        return CONSULT
+        return NEEDS_APPROVAL
     throttled = validation.throttled(command)
     return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
 

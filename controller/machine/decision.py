@@ -73,7 +73,7 @@ def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -
 
 
 NOTHING = Decision()
-CONSULT = Decision(needs_approval=True)
+NEEDS_APPROVAL = Decision(needs_approval=True)
 
 
 def topic_named(state: State, name: str) -> Topic | None:
