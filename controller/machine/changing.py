@@ -33,7 +33,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     rejection = (
         _refused_at_once(command)
         or _check_partitions(topic, command, cluster)
-        or validation.not_cleared(command)
+        or validation.dry_run_rejection(command)
         or _throttled_if_there(topic, command)
     )
     if rejection is not None or topic is None:
@@ -96,7 +96,7 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
         return _rejected(command, details, configs)
     if topic is None:
         return _rejected(command, details, _not_there(f"The topic '{command.topic}' does not exist."))
-    refused = validation.not_cleared(command)
+    refused = validation.dry_run_rejection(command)
     if refused is not None:
         return _rejected(command, details, refused)
     if configs != topic.configs and _is_unheard(command, state.cluster):

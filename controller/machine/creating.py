@@ -32,7 +32,7 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
         return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
     elif verdict.outcome == "failed":
         return _reject_create(command, Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule))
-    refused = validation.not_cleared(command)
+    refused = validation.dry_run_rejection(command)
     if refused is not None:
         return _reject_create(command, refused)
     if command.clearance is None and cluster.settings.cluster_carries_out:

@@ -55,7 +55,7 @@ def throttled(command: TopicCommand) -> Rejection | None:
     return Rejection(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.", QUOTA)
 
 
-def not_cleared(command: TopicCommand) -> Rejection | None:
+def dry_run_rejection(command: TopicCommand) -> Rejection | None:
     """What the cluster that carries decisions out has against a command."""
     clearance = command.clearance
     if clearance is None or not clearance.error_code:
