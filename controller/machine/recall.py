@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from controller.machine.commands import commands
-from controller.machine.commands.commands import Clearance, TopicCommand
+from controller.machine.commands.commands import DryRunResult, TopicCommand
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
 from events.values import ConfigsWanted, DeletionWanted, PartitionsWanted
@@ -46,11 +46,11 @@ def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
     return None
 
 
-def _clearance(refusal: object) -> Clearance:
+def _clearance(refusal: object) -> DryRunResult:
     """What the cluster said, which a decision looks at only where one carries decisions out."""
     if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
-        return Clearance(refusal.error_code, refusal.message)
-    return Clearance()
+        return DryRunResult(refusal.error_code, refusal.message)
+    return DryRunResult()
 
 
 def _throttle_ms(refusals: Iterable[object]) -> int:

@@ -151,9 +151,9 @@ def _create(rig: Rig, text: str) -> commands.CreateTopic:
     )
 
 
-def _clearance(text: str | None) -> commands.Clearance | None:
+def _clearance(text: str | None) -> commands.DryRunResult | None:
     """`clear=CODE`: what the cluster that carries decisions out said, 0 for nothing against it."""
-    return None if text is None else commands.Clearance(int(text), "not here" if int(text) else "")
+    return None if text is None else commands.DryRunResult(int(text), "not here" if int(text) else "")
 
 
 def _verdict(text: str | None) -> Verdict | None:

@@ -36,7 +36,7 @@ class Clearing:
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
-    async def clear(self, planned: Sequence[Planned]) -> list[commands.Clearance]:
+    async def clear(self, planned: Sequence[Planned]) -> list[commands.DryRunResult]:
         """What the cluster says of each, in order."""
         creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
         answers = await asyncio.gather(
@@ -46,8 +46,8 @@ class Clearing:
         by_topic = {name: clearance for each in answers for name, clearance in each.items()}
         return [by_topic[one.command.topic] for one in planned]
 
-    async def _creates(self, planned: Sequence[Planned]) -> dict[str, commands.Clearance]:
-        cleared: dict[str, commands.Clearance] = {}
+    async def _creates(self, planned: Sequence[Planned]) -> dict[str, commands.DryRunResult]:
+        cleared: dict[str, commands.DryRunResult] = {}
         left, backoff_s, begun_s = list(planned), BACKOFF_S_MIN, _now_s()
         while left:
             wanted = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in left]
@@ -62,7 +62,7 @@ class Clearing:
                 backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
         return cleared
 
-    async def _change(self, planned: Planned) -> dict[str, commands.Clearance]:
+    async def _change(self, planned: Planned) -> dict[str, commands.DryRunResult]:
         backoff_s, begun_s = BACKOFF_S_MIN, _now_s()
         while True:
             try:
@@ -102,11 +102,11 @@ def _is_over(command: commands.TopicCommand, begun_s: float) -> bool:
     return _now_s() >= begun_s + max(0, waits_ms) / 1000
 
 
-def _clearance(refusal: Refusal | None) -> commands.Clearance:
+def _clearance(refusal: Refusal | None) -> commands.DryRunResult:
     if refusal is None:
-        return commands.Clearance()
+        return commands.DryRunResult()
     if refusal.retriable:
-        return commands.Clearance(
+        return commands.DryRunResult(
             refusal.code, f"The cluster that carries decisions out does not answer: {refusal.message}"
         )
-    return commands.Clearance(refusal.code, refusal.message)
+    return commands.DryRunResult(refusal.code, refusal.message)

@@ -26,7 +26,7 @@ from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
-from controller.machine.commands.commands import AnyCommand, Clearance
+from controller.machine.commands.commands import AnyCommand, DryRunResult
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.place import ArchiveError
@@ -137,7 +137,7 @@ class ClusterFleet:
         """Wait until the brokers and topics of the cluster are known."""
         await self._looked.wait()
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[Planned]) -> list[DryRunResult]:
         """What the cluster says of commands that are about to be decided, in order."""
         cleared = await self._clearing.clear(planned)
         if any(clearance.error_code for clearance in cleared):

@@ -21,7 +21,7 @@ LATEST_CREATE_TOPICS = 7
 """The newest CreateTopics version: requests that do not come through CreateTopics follow its rules."""
 
 
-class Clearance(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DryRunResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the cluster that carries decisions out said of a command when it was tried there without effect: 0, or the
     error code and message with which it would refuse."""
 
@@ -48,7 +48,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     denied: int = 0
     duplicate: bool = False
     validate_only: bool = False
-    clearance: Clearance | None = None
+    clearance: DryRunResult | None = None
     throttle_ms: int = 0
     host: str = ""
 

@@ -19,7 +19,7 @@ from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.engine.replies import Replies
 from controller.machine.access.quotas import mutations
-from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
+from controller.machine.commands.commands import CreateTopic, DryRunResult, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.keeping import is_short
@@ -66,7 +66,7 @@ def _expected(state: State, command: Any) -> Decision | None:
         decision = decide(state, command)
         if decision.consult:
             agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
-            decision = decide(state, replace(command, clearance=Clearance(), **agreed))
+            decision = decide(state, replace(command, clearance=DryRunResult(), **agreed))
     except Exception:
         return None
     # What workers would cut is not sent to them, but counted: else the commands topic would have it in full.

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.clearing import Planned
 from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet, WatchTimes
 from controller.brokers.cluster.link import ClusterLink
-from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
+from controller.machine.commands.commands import CreateTopic, DryRunResult, TopicCommand
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import ReachedCluster, watch_times
 from controller.settings.load import ServeSettings
@@ -61,13 +61,13 @@ class PartitionCluster(ClusterFleet):
 
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[Planned]) -> list[DryRunResult]:
         """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
         try:
             async with asyncio.timeout(clear_within_s([one.command for one in planned])):
                 return await super().clear(planned)
         except TimeoutError:
-            return [Clearance(int(ErrorCode.REQUEST_TIMED_OUT), NO_WORD)] * len(planned)
+            return [DryRunResult(int(ErrorCode.REQUEST_TIMED_OUT), NO_WORD)] * len(planned)
 
 
 def clear_within_s(commands: Iterable[TopicCommand]) -> float:

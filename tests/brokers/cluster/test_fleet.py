@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller.machine.commands.commands import Clearance, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
 from events.names import TopicId, TopicName
 from tests.brokers.cluster.served import SETTINGS, create, gateway_of, now_ms, record, replicas, seen, types, until
 from tests.support.processes import ProcessFailure
@@ -184,7 +184,9 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
     with gateway_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
-    requests: list[dict[str, Any]] = [{"request_id": f"dead-{number}", "clearance": Clearance()} for number in range(3)]
+    requests: list[dict[str, Any]] = [
+        {"request_id": f"dead-{number}", "clearance": DryRunResult()} for number in range(3)
+    ]
     record(
         server.data,
         CreateTopic(
@@ -208,7 +210,7 @@ def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafk
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
     there.delete_topics([name])[name].result(30)
     until(lambda: name not in there.list_topics(timeout=10).topics)
-    request: dict[str, Any] = {"request_id": "dead", "clearance": Clearance()}
+    request: dict[str, Any] = {"request_id": "dead", "clearance": DryRunResult()}
     record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
     with gateway_of(kafka, tmp_path) as again:
         until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])

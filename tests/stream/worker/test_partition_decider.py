@@ -13,10 +13,10 @@ from controller.brokers.cluster.clearing import Planned
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
-    Clearance,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DryRunResult,
     FenceBroker,
     ReconcileTopics,
 )
@@ -277,11 +277,13 @@ class Cluster:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[Planned]) -> list[DryRunResult]:
         self.batches.append([one.command.topic for one in planned])
         if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
             raise ZeroDivisionError("no such luck")
-        return [Clearance(44, "not here") if one.command.topic.startswith("no") else Clearance() for one in planned]
+        return [
+            DryRunResult(44, "not here") if one.command.topic.startswith("no") else DryRunResult() for one in planned
+        ]
 
 
 CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
