@@ -54,13 +54,13 @@ async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clea
     """What would be refused here is put again as it is; of the rest the cluster is shown what would be decided."""
     planned: list[Planned] = []
     for command in commands:
-        dry: Any = replace(command, validate_only=True, clearance=DryRunResult())
+        dry: Any = replace(command, validate_only=True, dry_run=DryRunResult())
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:
             planned.append(Planned(command, answers[0].topic))
     clearances = await cluster.clear(planned)
-    by_topic = {one.command.topic: clearance for one, clearance in zip(planned, clearances, strict=True)}
-    return [replace(command, clearance=by_topic.get(command.topic, DryRunResult())) for command in commands]
+    by_topic = {one.command.topic: dry_run for one, dry_run in zip(planned, clearances, strict=True)}
+    return [replace(command, dry_run=by_topic.get(command.topic, DryRunResult())) for command in commands]
 
 
 def put_again(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:

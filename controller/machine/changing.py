@@ -126,7 +126,7 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
 
 def _is_unheard(command: TopicCommand, cluster: Cluster) -> bool:
     """Whether the cluster that carries decisions out is to be consulted first."""
-    return cluster.settings.cluster_carries_out and command.clearance is None
+    return cluster.settings.cluster_carries_out and command.dry_run is None
 
 
 def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:

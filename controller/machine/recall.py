@@ -73,7 +73,7 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
         configs=event.configs,
         timeout_ms=event.timeout_ms,
         verdict=_verdict(records),
-        clearance=_clearance(refusal),
+        dry_run=_clearance(refusal),
         throttle_ms=_throttle_ms(record.event for record in records),
         principal=event.principal,
         client_id=event.client_id,
@@ -98,7 +98,7 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         duplicate=how.duplicate,
         denied=how.denied,
         host=how.host,
-        clearance=_clearance(change),
+        dry_run=_clearance(change),
         throttle_ms=_throttle_ms([change]),
     )
     return _wanting(stamps, how.wanted)

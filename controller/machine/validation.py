@@ -57,10 +57,10 @@ def throttled(command: TopicCommand) -> Rejection | None:
 
 def dry_run_rejection(command: TopicCommand) -> Rejection | None:
     """What the cluster that carries decisions out has against a command."""
-    clearance = command.clearance
-    if clearance is None or not clearance.error_code:
+    dry_run = command.dry_run
+    if dry_run is None or not dry_run.error_code:
         return None
-    return Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER)
+    return Rejection(foreign(dry_run.error_code), dry_run.message, BY_CLUSTER)
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:

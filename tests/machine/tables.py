@@ -123,7 +123,7 @@ def _request_fields(rig: Rig, words: list[str], options: dict[str, str], api: st
         "denied": int(options.get("denied", 0)),
         "duplicate": "twice" in words,
         "validate_only": "dry" in words,
-        "clearance": _clearance(options.get("clear")),
+        "dry_run": _clearance(options.get("clear")),
     }
 
 

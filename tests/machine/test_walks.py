@@ -101,8 +101,8 @@ def test_what_is_recalled_is_what_was_requested(walk: Walk) -> None:
 def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
     """The records of a command give it back, if it is a request that left any."""
     recalled = recall(records)
-    if recalled is not None:  # nobody was consulted for clearance, and decisions do not look at it
-        recalled = msgspec.structs.replace(recalled, clearance=None)
+    if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
+        recalled = msgspec.structs.replace(recalled, dry_run=None)
     assert recalled == (request if records and isinstance(request, TopicCommand) else None), (
         f"recalled {recalled} for {request}"
     )

@@ -43,7 +43,7 @@ class Clearing:
             *([self._creates(creates)] if creates else []),
             *(self._change(one) for one in planned if not isinstance(one.command, commands.CreateTopic)),
         )
-        by_topic = {name: clearance for each in answers for name, clearance in each.items()}
+        by_topic = {name: dry_run for each in answers for name, dry_run in each.items()}
         return [by_topic[one.command.topic] for one in planned]
 
     async def _creates(self, planned: Sequence[Planned]) -> dict[str, commands.DryRunResult]:

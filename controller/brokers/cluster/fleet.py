@@ -140,7 +140,7 @@ class ClusterFleet:
     async def clear(self, planned: Sequence[Planned]) -> list[DryRunResult]:
         """What the cluster says of commands that are about to be decided, in order."""
         cleared = await self._clearing.clear(planned)
-        if any(clearance.error_code for clearance in cleared):
+        if any(dry_run.error_code for dry_run in cleared):
             self._nudged.set()  # what is in the way may be something that was not seen yet
         return cleared
 

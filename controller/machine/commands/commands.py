@@ -35,7 +35,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     `api` is Kafka's name of the request, `Metadata` for an auto-creation, or `HTTP`; `api_version` its
     version. `denied` is the error code of the authorizer, 0 when it allows it. `duplicate` says that the request named
     the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
-    nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
+    nothing (KIP-108). `dry_run` is what the cluster says that carries decisions out, None while it was not asked, or
     where there is none. `throttle_ms` above 0 says for how long the requester's mutation quota is exhausted (KIP-599).
     `host` is the client's address.
     """
@@ -48,7 +48,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     denied: int = 0
     duplicate: bool = False
     validate_only: bool = False
-    clearance: DryRunResult | None = None
+    dry_run: DryRunResult | None = None
     throttle_ms: int = 0
     host: str = ""
 

@@ -66,7 +66,7 @@ def _expected(state: State, command: Any) -> Decision | None:
         decision = decide(state, command)
         if decision.consult:
             agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
-            decision = decide(state, replace(command, clearance=DryRunResult(), **agreed))
+            decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
         return None
     # What workers would cut is not sent to them, but counted: else the commands topic would have it in full.

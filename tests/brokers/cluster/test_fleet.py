@@ -185,7 +185,7 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
     requests: list[dict[str, Any]] = [
-        {"request_id": f"dead-{number}", "clearance": DryRunResult()} for number in range(3)
+        {"request_id": f"dead-{number}", "dry_run": DryRunResult()} for number in range(3)
     ]
     record(
         server.data,
@@ -210,7 +210,7 @@ def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafk
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
     there.delete_topics([name])[name].result(30)
     until(lambda: name not in there.list_topics(timeout=10).topics)
-    request: dict[str, Any] = {"request_id": "dead", "clearance": DryRunResult()}
+    request: dict[str, Any] = {"request_id": "dead", "dry_run": DryRunResult()}
     record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
     with gateway_of(kafka, tmp_path) as again:
         until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
