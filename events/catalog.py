@@ -47,8 +47,8 @@ from events.values import (
     Outcome,
     Partition,
     PartitionsWanted,
+    ReplicaMetadata,
     SupportedFeature,
-    Upkeep,
     Verdict,
 )
 
@@ -63,7 +63,7 @@ __all__ = [
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
     "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
-    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "Upkeep",
+    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "ReplicaMetadata",
     "Verdict",
 ]  # fmt: skip
 

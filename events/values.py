@@ -23,7 +23,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknow
     """
 
 
-class Upkeep(Fact, frozen=True):
+class ReplicaMetadata(Fact, frozen=True):
     """What real brokers learn of a partition beside its replicas, leader and in-sync set (KIP-455, 704, 858, 966).
 
     `directories` are the ids (16 bytes) of the log directories that the replicas lie in, in their order; `adding` and
@@ -53,7 +53,7 @@ class Partition(Fact, frozen=True):
     leader: BrokerId
     leader_epoch: int = 0
     partition_epoch: int = 0
-    upkeep: Upkeep | None = None
+    upkeep: ReplicaMetadata | None = None
     """None where the brokers are not real ones."""
 
 

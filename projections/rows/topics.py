@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Topic
 from events import catalog
-from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
+from events.catalog import Configs, Partition, Recorded, ReplicaMetadata, Verdict
 from events.followed import followed
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
 
@@ -293,7 +293,7 @@ def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partitio
     if not isinstance(event, catalog.PartitionChanged):
         return replace(changed, leader=event.leader, isr=event.isr)
     facts, upkeep = _given(event, _FACTS), _given(event, _UPKEEP)
-    return replace(changed, upkeep=replace(partition.upkeep or Upkeep(), **upkeep), **facts)
+    return replace(changed, upkeep=replace(partition.upkeep or ReplicaMetadata(), **upkeep), **facts)
 
 
 _FACTS = ("replicas", "isr", "leader")

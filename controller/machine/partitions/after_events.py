@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from controller.machine.partitions.blocks import changed
 from controller.machine.state import Topic
-from events.catalog import IsrChanged, LeaderElected, Partition, PartitionChanged, PlaceholderFilled, Upkeep
+from events.catalog import IsrChanged, LeaderElected, Partition, PartitionChanged, PlaceholderFilled, ReplicaMetadata
 
 T = TypeVar("T")
 
@@ -22,8 +22,8 @@ def after_change(before: Partition, change: LeaderElected | IsrChanged) -> Parti
 
 def after_step(before: Partition, change: PartitionChanged) -> Partition:
     """The partition of real brokers after a change of any of its sides."""
-    kept = before.upkeep or Upkeep()
-    upkeep = Upkeep(
+    kept = before.upkeep or ReplicaMetadata()
+    upkeep = ReplicaMetadata(
         _newer(change.directories, kept.directories),
         _newer(change.adding, kept.adding),
         _newer(change.removing, kept.removing),

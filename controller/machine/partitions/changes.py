@@ -20,13 +20,13 @@ from enum import Enum
 
 import msgspec
 
-from events.catalog import Partition, PartitionChanged, Upkeep
+from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import NO_LEADER, BrokerId, TopicName
 
 Ids = tuple[BrokerId, ...]
 UNASSIGNED = bytes(16)
 """The directory of a replica whose broker has not reported yet in which it lies (KIP-858)."""
-_NO_UPKEEP = Upkeep()
+_NO_UPKEEP = ReplicaMetadata()
 
 
 class Election(Enum):
@@ -66,7 +66,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     election: Election = Election.ONLINE
 
 
-def upkeep_of(partition: Partition) -> Upkeep:
+def upkeep_of(partition: Partition) -> ReplicaMetadata:
     """The upkeep of a partition; an empty one where it has none."""
     return partition.upkeep or _NO_UPKEEP
 

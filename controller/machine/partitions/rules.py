@@ -7,7 +7,7 @@ from controller.machine.partitions.after_events import after_fill
 from controller.machine.partitions.changes import UNASSIGNED, Election, Ids, Rules
 from controller.machine.partitions.placement import pick_for_placeholder
 from controller.machine.state import ELIGIBLE_REPLICAS, Broker, Cluster, Topic
-from events.catalog import Partition, PlaceholderFilled, Upkeep
+from events.catalog import Partition, PlaceholderFilled, ReplicaMetadata
 from events.names import NO_LEADER, BrokerId, TopicName, is_placeholder
 
 LOST = (1).to_bytes(16, "big")
@@ -64,28 +64,28 @@ def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
     return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
 
 
-def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Upkeep | None:
+def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetadata | None:
     """The upkeep of a new partition; None where the brokers are not real ones."""
     if not has_real_brokers(cluster):
         return None
-    return Upkeep(tuple(default_directory(cluster, replica) for replica in replicas))
+    return ReplicaMetadata(tuple(default_directory(cluster, replica) for replica in replicas))
 
 
 def directory_of(partition: Partition, broker_id: BrokerId) -> bytes:
     """The directory that a broker's replica lies in, as far as it is known."""
-    directories = zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False)
+    directories = zip(partition.replicas, (partition.upkeep or ReplicaMetadata()).directories, strict=False)
     return dict(directories).get(broker_id, UNASSIGNED)
 
 
 def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The members of the in-sync set that do not serve, or may have lost records since they did."""
-    directories = dict(zip(partition.replicas, (partition.upkeep or Upkeep()).directories, strict=False))
+    directories = dict(zip(partition.replicas, (partition.upkeep or ReplicaMetadata()).directories, strict=False))
     return tuple(member for member in partition.isr if not serves(cluster, member, directories.get(member, UNASSIGNED)))
 
 
 def unclean_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The replicas in sync or eligible on brokers that came back without a clean shutdown, so may lack records."""
-    members = (*partition.isr, *(partition.upkeep or Upkeep()).elr)
+    members = (*partition.isr, *(partition.upkeep or ReplicaMetadata()).elr)
     return tuple(member for member in members if member in cluster.brokers and cluster.brokers[member].unclean)
 
 

@@ -33,7 +33,7 @@ from controller.machine.decision import Answer
 from controller.machine.observing import unfence
 from controller.machine.partitions.rules import is_kept_up
 from controller.machine.state import Broker, Cluster, DictTopics, State
-from events.catalog import Endpoint, Partition, SupportedFeature, Upkeep
+from events.catalog import Endpoint, Partition, ReplicaMetadata, SupportedFeature
 from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -205,7 +205,7 @@ def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
 
 def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back_uncleanly() -> None:
     two = (BrokerId(1), BrokerId(2))
-    partition = Partition(two, (), NO_LEADER, upkeep=Upkeep((ONE, TWO), elr=two[:1]))
+    partition = Partition(two, (), NO_LEADER, upkeep=ReplicaMetadata((ONE, TWO), elr=two[:1]))
     kept = [
         is_kept_up(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)

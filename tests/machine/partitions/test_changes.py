@@ -9,7 +9,7 @@ from pathlib import Path
 
 from controller.machine.partitions.after_events import after_step
 from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
-from events.catalog import Partition, PartitionChanged, Upkeep
+from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
 from tests.support import tools
 
@@ -56,7 +56,7 @@ class Case:
         adding = self._some(replicas, 0.4) if draw.random() < 0.3 else ()
         removing = self._some([one for one in replicas if one not in adding], 0.4) if draw.random() < 0.3 else ()
         directories = tuple(_directory(draw.randrange(4)) for _ in replicas)
-        upkeep = Upkeep(directories, adding, removing, elr, last, draw.random() < 0.2)
+        upkeep = ReplicaMetadata(directories, adding, removing, elr, last, draw.random() < 0.2)
         return Partition(replicas, isr, leader, 5, 7, upkeep)
 
     def _wanted(self) -> Wanted:

@@ -30,7 +30,7 @@ def partition_of(record: PartitionRecord) -> Partition:
         BrokerId(record.leader),
         record.leader_epoch,
         record.partition_epoch,
-        catalog.Upkeep(
+        catalog.ReplicaMetadata(
             record.directories,
             _ids(record.adding_replicas),
             _ids(record.removing_replicas),
