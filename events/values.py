@@ -53,7 +53,7 @@ class Partition(Fact, frozen=True):
     leader: BrokerId
     leader_epoch: int = 0
     partition_epoch: int = 0
-    upkeep: ReplicaMetadata | None = None
+    replica_metadata: ReplicaMetadata | None = None
     """None where the brokers are not real ones."""
 
 

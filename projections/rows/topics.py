@@ -292,8 +292,10 @@ def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partitio
     changed = replace(partition, leader_epoch=event.leader_epoch, partition_epoch=event.partition_epoch)
     if not isinstance(event, catalog.PartitionChanged):
         return replace(changed, leader=event.leader, isr=event.isr)
-    facts, upkeep = _given(event, _FACTS), _given(event, _UPKEEP)
-    return replace(changed, upkeep=replace(partition.upkeep or ReplicaMetadata(), **upkeep), **facts)
+    facts, replica_metadata = _given(event, _FACTS), _given(event, _UPKEEP)
+    return replace(
+        changed, replica_metadata=replace(partition.replica_metadata or ReplicaMetadata(), **replica_metadata), **facts
+    )
 
 
 _FACTS = ("replicas", "isr", "leader")
@@ -310,8 +312,14 @@ def _filled(partition: Partition, record: Recorded, event: catalog.PlaceholderFi
         raise CannotFold(record, f"partition {event.partition} has no placeholder {event.placeholder}")
     place = partition.replicas.index(event.placeholder)
     replicas = (*partition.replicas[:place], event.broker_id, *partition.replicas[place + 1 :])
-    upkeep = partition.upkeep
-    if upkeep is not None and event.directory is not None:
-        directories = (*upkeep.directories[:place], event.directory, *upkeep.directories[place + 1 :])
-        upkeep = replace(upkeep, directories=directories)
-    return replace(partition, replicas=replicas, partition_epoch=event.partition_epoch, upkeep=upkeep)
+    replica_metadata = partition.replica_metadata
+    if replica_metadata is not None and event.directory is not None:
+        directories = (
+            *replica_metadata.directories[:place],
+            event.directory,
+            *replica_metadata.directories[place + 1 :],
+        )
+        replica_metadata = replace(replica_metadata, directories=directories)
+    return replace(
+        partition, replicas=replicas, partition_epoch=event.partition_epoch, replica_metadata=replica_metadata
+    )

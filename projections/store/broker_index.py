@@ -64,4 +64,4 @@ def _brokers(topic: Topic | None) -> set[BrokerId]:
 
 def _under(partitions: Iterable[Partition]) -> set[BrokerId]:
     """The brokers that partitions stand under: none while they are those of simulated brokers."""
-    return {replica for one in partitions if one.upkeep is not None for replica in one.replicas}
+    return {replica for one in partitions if one.replica_metadata is not None for replica in one.replicas}

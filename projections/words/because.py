@@ -118,7 +118,7 @@ class Because:
 
     def _note(self, topic: TopicName, first: int, partitions: Iterable[Partition]) -> None:
         for index, one in enumerate(partitions, first):
-            eligible = _NOBODY if one.upkeep is None else frozenset(one.upkeep.elr)
+            eligible = _NOBODY if one.replica_metadata is None else frozenset(one.replica_metadata.elr)
             self._stands[topic, index] = _Stand(one.leader, frozenset(one.isr), eligible)
 
 

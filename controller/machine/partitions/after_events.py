@@ -16,14 +16,14 @@ T = TypeVar("T")
 def after_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
     """The partition under another leader or in-sync set."""
     return Partition(
-        before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.upkeep
+        before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.replica_metadata
     )
 
 
 def after_step(before: Partition, change: PartitionChanged) -> Partition:
     """The partition of real brokers after a change of any of its sides."""
-    kept = before.upkeep or ReplicaMetadata()
-    upkeep = ReplicaMetadata(
+    kept = before.replica_metadata or ReplicaMetadata()
+    replica_metadata = ReplicaMetadata(
         _newer(change.directories, kept.directories),
         _newer(change.adding, kept.adding),
         _newer(change.removing, kept.removing),
@@ -37,7 +37,7 @@ def after_step(before: Partition, change: PartitionChanged) -> Partition:
         _newer(change.leader, before.leader),
         change.leader_epoch,
         change.partition_epoch,
-        upkeep,
+        replica_metadata,
     )
 
 
@@ -48,12 +48,16 @@ def _newer(new: T | None, old: T) -> T:
 def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
     """The partition with a broker in the place of a placeholder (KIP-409)."""
     replicas = tuple(fill.broker_id if replica == fill.placeholder else replica for replica in before.replicas)
-    upkeep = before.upkeep
-    if upkeep is not None and fill.directory is not None:
+    replica_metadata = before.replica_metadata
+    if replica_metadata is not None and fill.directory is not None:
         place = before.replicas.index(fill.placeholder)
-        directories = (*upkeep.directories[:place], fill.directory, *upkeep.directories[place + 1 :])
-        upkeep = replace(upkeep, directories=directories)
-    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch, upkeep)
+        directories = (
+            *replica_metadata.directories[:place],
+            fill.directory,
+            *replica_metadata.directories[place + 1 :],
+        )
+        replica_metadata = replace(replica_metadata, directories=directories)
+    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch, replica_metadata)
 
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:

@@ -67,14 +67,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def upkeep_of(partition: Partition) -> ReplicaMetadata:
-    """The upkeep of a partition; an empty one where it has none."""
-    return partition.upkeep or _NO_UPKEEP
+    """The replica_metadata of a partition; an empty one where it has none."""
+    return partition.replica_metadata or _NO_UPKEEP
 
 
 def is_reassigned(partition: Partition) -> bool:
     """Whether a reassignment of the partition is under way."""
-    upkeep = partition.upkeep
-    return upkeep is not None and bool(upkeep.adding or upkeep.removing)
+    replica_metadata = partition.replica_metadata
+    return replica_metadata is not None and bool(replica_metadata.adding or replica_metadata.removing)
 
 
 def change(

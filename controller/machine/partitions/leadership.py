@@ -39,7 +39,7 @@ LeadershipChange = LeaderElected | IsrChanged
 def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
     """A partition at its creation: all live replicas are in sync, the first of them leads."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
-    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, upkeep=new_upkeep(replicas, cluster))
+    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, replica_metadata=new_upkeep(replicas, cluster))
 
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:

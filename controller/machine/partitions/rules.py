@@ -17,7 +17,7 @@ MIGRATING = (2).to_bytes(16, "big")
 
 
 def has_real_brokers(cluster: Cluster) -> bool:
-    """Whether the brokers are real ones, so that partitions have upkeep."""
+    """Whether the brokers are real ones, so that partitions have replica_metadata."""
     return bool(cluster.features)
 
 
@@ -65,7 +65,7 @@ def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
 
 
 def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetadata | None:
-    """The upkeep of a new partition; None where the brokers are not real ones."""
+    """The replica_metadata of a new partition; None where the brokers are not real ones."""
     if not has_real_brokers(cluster):
         return None
     return ReplicaMetadata(tuple(default_directory(cluster, replica) for replica in replicas))
@@ -73,27 +73,35 @@ def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetad
 
 def directory_of(partition: Partition, broker_id: BrokerId) -> bytes:
     """The directory that a broker's replica lies in, as far as it is known."""
-    directories = zip(partition.replicas, (partition.upkeep or ReplicaMetadata()).directories, strict=False)
+    directories = zip(partition.replicas, (partition.replica_metadata or ReplicaMetadata()).directories, strict=False)
     return dict(directories).get(broker_id, UNASSIGNED)
 
 
 def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The members of the in-sync set that do not serve, or may have lost records since they did."""
-    directories = dict(zip(partition.replicas, (partition.upkeep or ReplicaMetadata()).directories, strict=False))
+    directories = dict(
+        zip(partition.replicas, (partition.replica_metadata or ReplicaMetadata()).directories, strict=False)
+    )
     return tuple(member for member in partition.isr if not serves(cluster, member, directories.get(member, UNASSIGNED)))
 
 
 def unclean_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The replicas in sync or eligible on brokers that came back without a clean shutdown, so may lack records."""
-    members = (*partition.isr, *(partition.upkeep or ReplicaMetadata()).elr)
+    members = (*partition.isr, *(partition.replica_metadata or ReplicaMetadata()).elr)
     return tuple(member for member in members if member in cluster.brokers and cluster.brokers[member].unclean)
 
 
 def is_untouched(partition: Partition, cluster: Cluster) -> bool:
     """Whether nothing about a partition can change by itself: it is led, all that are in sync serve, and nothing is
     under way. Quick, because most partitions are so when a broker comes or goes."""
-    upkeep = partition.upkeep
-    if upkeep is None or upkeep.elr or upkeep.last_known_elr or upkeep.adding or upkeep.removing:
+    replica_metadata = partition.replica_metadata
+    if (
+        replica_metadata is None
+        or replica_metadata.elr
+        or replica_metadata.last_known_elr
+        or replica_metadata.adding
+        or replica_metadata.removing
+    ):
         return False
     return partition.leader >= 0 and is_kept_up(partition, cluster)
 
@@ -101,12 +109,14 @@ def is_untouched(partition: Partition, cluster: Cluster) -> bool:
 def are_eligible_no_more(partition: Partition, enough: int) -> bool:
     """Whether replicas are eligible though enough are in sync, as where min.insync.replicas was lowered: they miss what
     is acknowledged from then on."""
-    return partition.upkeep is not None and bool(partition.upkeep.elr) and len(partition.isr) >= enough
+    return (
+        partition.replica_metadata is not None and bool(partition.replica_metadata.elr) and len(partition.isr) >= enough
+    )
 
 
 def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
     """Whether brokers being as they are changes nothing about a partition. It may err by saying no."""
-    if partition.upkeep is None:
+    if partition.replica_metadata is None:
         return False
     if unclean_members(partition, cluster):
         return False

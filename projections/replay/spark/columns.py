@@ -118,7 +118,7 @@ _PLAIN_TYPES = {
 
 Getter = Callable[[Any], Any]
 _PARTITION_FIELDS = PARTITION.num_fields
-"""The first fields of a partition; of what real brokers get beside them (its upkeep) there is no column."""
+"""The first fields of a partition; of what real brokers get beside them (its replica_metadata) there is no column."""
 
 
 def _partitions(event: Any) -> list[tuple[Any, ...]]:

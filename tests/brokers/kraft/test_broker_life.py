@@ -205,7 +205,7 @@ def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
 
 def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back_uncleanly() -> None:
     two = (BrokerId(1), BrokerId(2))
-    partition = Partition(two, (), NO_LEADER, upkeep=ReplicaMetadata((ONE, TWO), elr=two[:1]))
+    partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
     kept = [
         is_kept_up(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)

@@ -56,8 +56,8 @@ class Case:
         adding = self._some(replicas, 0.4) if draw.random() < 0.3 else ()
         removing = self._some([one for one in replicas if one not in adding], 0.4) if draw.random() < 0.3 else ()
         directories = tuple(_directory(draw.randrange(4)) for _ in replicas)
-        upkeep = ReplicaMetadata(directories, adding, removing, elr, last, draw.random() < 0.2)
-        return Partition(replicas, isr, leader, 5, 7, upkeep)
+        replica_metadata = ReplicaMetadata(directories, adding, removing, elr, last, draw.random() < 0.2)
+        return Partition(replicas, isr, leader, 5, 7, replica_metadata)
 
     def _wanted(self) -> Wanted:
         draw, old = self.draw, self.partition
@@ -79,13 +79,13 @@ class Case:
     def line(self) -> str:
         """The case as the oracle reads it."""
         old, wanted = self.partition, self.wanted
-        upkeep = old.upkeep
-        assert upkeep is not None
+        replica_metadata = old.replica_metadata
+        assert replica_metadata is not None
         recovering = "-" if wanted.recovering is None else str(int(wanted.recovering))
         return "|".join((
-            _text(old.replicas), _text(old.isr), str(old.leader), _text(upkeep.elr), _text(upkeep.last_known_elr),
-            _text(upkeep.adding), _text(upkeep.removing), _text(tuple(map(_number, upkeep.directories))),
-            str(int(upkeep.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
+            _text(old.replicas), _text(old.isr), str(old.leader), _text(replica_metadata.elr), _text(replica_metadata.last_known_elr),
+            _text(replica_metadata.adding), _text(replica_metadata.removing), _text(tuple(map(_number, replica_metadata.directories))),
+            str(int(replica_metadata.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
             wanted.election.name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
             _text(wanted.removing), recovering, _text(wanted.unclean),
             "-" if self.directory_for is None else str(self.directory_for),
@@ -98,8 +98,8 @@ class Case:
         fields = theirs.split("|")
         if len(fields) == 1:
             return theirs
-        assert self.partition.upkeep is not None
-        before = _text(self.partition.upkeep.elr)
+        assert self.partition.replica_metadata is not None
+        before = _text(self.partition.replica_metadata.elr)
         after = before if fields[_ELR] == "-" else fields[_ELR]
         replicas = fields[_REPLICAS] if fields[_REPLICAS] != "-" else _text(self.partition.replicas)
         eligible = ",".join(one for one in after.split(",") if one in replicas.split(",")) or "."

@@ -343,9 +343,9 @@ def test_placeholders_get_brokers_with_their_directories() -> None:
     for line in ("quorum elr", "join 1", "join 2", "unfence 1", "create t 1x3 timeout=0", "unfence 2"):
         rig.put(command(rig, line))
     assert in_short(rig.put(command(rig, "review t"))) == "filled(0: -1 by 2 e1)"
-    upkeep = rig.topic("t").partitions[0].upkeep
-    assert upkeep is not None
-    assert [int.from_bytes(one, "big") for one in upkeep.directories] == [10, 20, 0]
+    replica_metadata = rig.topic("t").partitions[0].replica_metadata
+    assert replica_metadata is not None
+    assert [int.from_bytes(one, "big") for one in replica_metadata.directories] == [10, 20, 0]
 
 
 def test_with_eligible_leader_replicas_all_brokers_go_by_one_min_insync_replicas() -> None:

@@ -251,5 +251,5 @@ class TopicChanges:
 
 
 def _has_eligible(partition: Partition) -> bool:
-    upkeep = partition.upkeep
-    return upkeep is not None and bool(upkeep.elr or upkeep.last_known_elr)
+    replica_metadata = partition.replica_metadata
+    return replica_metadata is not None and bool(replica_metadata.elr or replica_metadata.last_known_elr)

@@ -83,22 +83,22 @@ def broker_record_version(level: int) -> int:
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
     """A partition as it stands, at a level of metadata.version."""
-    upkeep = upkeep_of(partition)
+    replica_metadata = upkeep_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
         partition_id=index,
         topic_id=topic_id,
         replicas=partition.replicas,
         isr=partition.isr,
-        removing_replicas=upkeep.removing,
-        adding_replicas=upkeep.adding,
+        removing_replicas=replica_metadata.removing,
+        adding_replicas=replica_metadata.adding,
         leader=partition.leader,
-        leader_recovery_state=int(upkeep.recovering),
+        leader_recovery_state=int(replica_metadata.recovering),
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=_directories(partition),
-        eligible_leader_replicas=upkeep.elr or None,
-        last_known_elr=upkeep.last_known_elr or None,
+        eligible_leader_replicas=replica_metadata.elr or None,
+        last_known_elr=replica_metadata.last_known_elr or None,
     )
 
 
