@@ -19,7 +19,7 @@ from controller.kafka.messages.alter_partition import (
 from controller.machine.commands.commands import AlterPartition, IsrReport
 from controller.machine.decision import PartitionAnswer
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import upkeep_of
+from controller.machine.partitions.changes import replica_metadata_of
 from events.names import BrokerId, TopicId, TopicName
 
 EPOCHS_SINCE = 3
@@ -98,6 +98,6 @@ def _partition(answer: PartitionAnswer) -> ResponsePartitionData:
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         isr=state.isr,
-        leader_recovery_state=int(upkeep_of(state).recovering),
+        leader_recovery_state=int(replica_metadata_of(state).recovering),
         partition_epoch=state.partition_epoch,
     )

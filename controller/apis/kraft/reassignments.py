@@ -24,7 +24,7 @@ from controller.kafka.messages.list_partition_reassignments import (
 from controller.machine.commands.commands import Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import is_reassigned, upkeep_of
+from controller.machine.partitions.changes import is_reassigned, replica_metadata_of
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices
@@ -141,8 +141,8 @@ def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> OngoingTopicReassignment
             OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=partition.replicas,
-                adding_replicas=upkeep_of(partition).adding,
-                removing_replicas=upkeep_of(partition).removing,
+                adding_replicas=replica_metadata_of(partition).adding,
+                removing_replicas=replica_metadata_of(partition).removing,
             )
             for index, partition in partitions
         ),

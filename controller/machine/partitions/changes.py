@@ -66,7 +66,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     election: Election = Election.ONLINE
 
 
-def upkeep_of(partition: Partition) -> ReplicaMetadata:
+def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
     """The replica_metadata of a partition; an empty one where it has none."""
     return partition.replica_metadata or _NO_UPKEEP
 
@@ -108,7 +108,7 @@ class _Step:
 
     def __init__(self, partition: Partition, wanted: Wanted, rules: Rules) -> None:
         self.partition, self.wanted, self.rules = partition, wanted, rules
-        self.before = before = upkeep_of(partition)
+        self.before = before = replica_metadata_of(partition)
         self.want_isr = partition.isr if wanted.isr is None else wanted.isr
         self.want_replicas = partition.replicas if wanted.replicas is None else wanted.replicas
         self.want_adding = before.adding if wanted.adding is None else wanted.adding
@@ -250,7 +250,7 @@ class _Step:
 
 
 def _directories(partition: Partition) -> dict[BrokerId, bytes]:
-    return dict(zip(partition.replicas, upkeep_of(partition).directories, strict=False))
+    return dict(zip(partition.replicas, replica_metadata_of(partition).directories, strict=False))
 
 
 def _without(ids: Ids, gone: Iterable[BrokerId]) -> Ids:

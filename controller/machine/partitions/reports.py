@@ -15,7 +15,7 @@ from controller.machine.decision import Answer, Decision, PartitionAnswer, topic
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import blocks, rules
 from controller.machine.partitions.after_events import after_step, with_partition
-from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change, upkeep_of
+from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change, replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import Event, Partition, PartitionChanged, ProducerIdsAllocated
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
@@ -140,7 +140,7 @@ def refusal(
         return ErrorCode.INVALID_UPDATE_VERSION
     if not _is_valid_isr(report.isr, partition):
         return ErrorCode.INVALID_REQUEST
-    if report.recovering and (len(report.isr) > 1 or not upkeep_of(partition).recovering):
+    if report.recovering and (len(report.isr) > 1 or not replica_metadata_of(partition).recovering):
         return ErrorCode.INVALID_REQUEST
     return None if _are_eligible(report, cluster) else ErrorCode.INELIGIBLE_REPLICA
 

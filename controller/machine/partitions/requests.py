@@ -12,7 +12,7 @@ from controller.machine.decision import NOTHING, Answer, Decision, PartitionAnsw
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import reports
 from controller.machine.partitions.after_events import after_step, with_partition
-from controller.machine.partitions.changes import Election, Ids, Wanted, change, is_reassigned, upkeep_of
+from controller.machine.partitions.changes import Election, Ids, Wanted, change, is_reassigned, replica_metadata_of
 from controller.machine.partitions.rules import election_for, rules_for
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import Event, Partition, PartitionChanged
@@ -96,14 +96,14 @@ def _reassigned(
 def _moved(partition: Partition, target: Ids) -> Wanted:
     """The target first, then what it leaves out, until what it adds is in sync. A placeholder needs no waiting for, and
     what a reassignment under way adds is still to be added."""
-    settled = [one for one in partition.replicas if one not in upkeep_of(partition).adding]
+    settled = [one for one in partition.replicas if one not in replica_metadata_of(partition).adding]
     removing = tuple(sorted(one for one in partition.replicas if one >= 0 and one not in target))
     adding = tuple(sorted(one for one in target if one not in settled))
     return Wanted(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
 def _other_factor(partition: Partition, target: Ids) -> Rejection | None:
-    removing = upkeep_of(partition).removing
+    removing = replica_metadata_of(partition).removing
     have = sum(one not in removing for one in partition.replicas)
     if have == len(target):
         return None
@@ -114,7 +114,7 @@ def _other_factor(partition: Partition, target: Ids) -> Rejection | None:
 def _cancelled(topic: Topic, index: int, partition: Partition, principal: str, cluster: Cluster) -> Outcome:
     if not is_reassigned(partition):
         return _refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    adding = upkeep_of(partition).adding
+    adding = replica_metadata_of(partition).adding
     replicas = tuple(one for one in partition.replicas if one not in adding)
     isr = tuple(one for one in partition.isr if one not in adding)
     election = election_for(topic, cluster)

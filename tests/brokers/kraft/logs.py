@@ -27,7 +27,7 @@ from controller.brokers.kraft.moving.adopting import COMMAND, adopted
 from controller.brokers.kraft.moving.handing_back import HAND_BACK
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.partitions.changes import upkeep_of
+from controller.machine.partitions.changes import replica_metadata_of
 from controller.machine.state import Cluster, DictTopics, Quorum, State
 from events.access import (
     Acl,
@@ -180,8 +180,8 @@ def differences(image: MetadataImage, state: State) -> list[str]:
         topic.name: {
             index: (
                 one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch,
-                upkeep_of(one).directories, upkeep_of(one).adding, upkeep_of(one).removing,
-                upkeep_of(one).elr, upkeep_of(one).last_known_elr, upkeep_of(one).recovering,
+                replica_metadata_of(one).directories, replica_metadata_of(one).adding, replica_metadata_of(one).removing,
+                replica_metadata_of(one).elr, replica_metadata_of(one).last_known_elr, replica_metadata_of(one).recovering,
             )
             for index, one in enumerate(topic.partitions)
         }

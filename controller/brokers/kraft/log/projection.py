@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.partitions.blocks import differing
-from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
+from controller.machine.partitions.changes import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId
@@ -83,7 +83,7 @@ def broker_record_version(level: int) -> int:
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
     """A partition as it stands, at a level of metadata.version."""
-    replica_metadata = upkeep_of(partition)
+    replica_metadata = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
         partition_id=index,
@@ -103,13 +103,13 @@ def partition_record(topic_id: TopicId, index: int, partition: Partition, level:
 
 
 def _directories(partition: Partition) -> tuple[bytes, ...]:
-    return upkeep_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
+    return replica_metadata_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
 
 
 def _change_record(topic_id: TopicId, index: int, before: Partition, after: Partition, level: int) -> MetadataRecord:
     steps = after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
     assert steps in ((1, 0), (1, 1)), f"partition {index} goes from {before} to {after}, which is more than one record"
-    old, new = upkeep_of(before), upkeep_of(after)
+    old, new = replica_metadata_of(before), replica_metadata_of(after)
     return kinds.PartitionChangeRecord(
         version=partition_record_version(level),
         partition_id=index,
