@@ -16,7 +16,7 @@ from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
 from controller.machine.partitions.blocks import extended
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter
+from controller.machine.state import Broker, Cluster, PendingCreate, Quorum, State, Topic
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
@@ -182,7 +182,7 @@ def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Record
     facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
     if event.is_adopted:
         return Topic(*facts, ready_at_ms=record.at_ms)
-    return Topic(*facts, waiter=Waiter(event.request_id, record.at_ms, event.deadline_ms))
+    return Topic(*facts, waiter=PendingCreate(event.request_id, record.at_ms, event.deadline_ms))
 
 
 def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, record: Recorded) -> Topic:

@@ -32,7 +32,7 @@ ResourceConfigs = tuple[tuple[tuple[int, str], Configs], ...]
 """Configs by the kind and name of what has them."""
 
 
-class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The create request that waits for a topic to be complete."""
 
     request_id: RequestId
@@ -53,7 +53,7 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created_offset: Offset
     ready_at_ms: int | None = None
     propagated: tuple[BrokerId, ...] = ()
-    waiter: Waiter | None = None
+    waiter: PendingCreate | None = None
 
     def __post_init__(self) -> None:
         partitions = self.partitions

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from controller.machine.apply import apply
-from controller.machine.state import Broker, Cluster, State, Topic, Waiter
+from controller.machine.state import Broker, Cluster, PendingCreate, State, Topic
 from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
@@ -34,7 +34,7 @@ def topic(name: str, partitions: int = 1, *, born: int = 0, ready: bool = True, 
         Offset(born),
         1_700_000_000_001 if ready else None,
         () if ready else (BrokerId(2),),
-        None if ready else Waiter(RequestId("r"), 1, 2),
+        None if ready else PendingCreate(RequestId("r"), 1, 2),
     )
 
 
