@@ -42,8 +42,8 @@ class Deadlines:
         self._due.clear()
         for key in waiting:
             topic = self._durable(key)
-            if topic is not None and topic.waiter is not None:
-                self._note(topic.waiter.deadline_ms, topic.waiter.request_id, topic.name)
+            if topic is not None and topic.pending_create is not None:
+                self._note(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
         self._set_timer()
 
     def learn(self, records: Sequence[Recorded]) -> None:
@@ -88,4 +88,4 @@ class Deadlines:
 
 
 def _waits(topic: Topic | None, request_id: RequestId) -> bool:
-    return topic is not None and topic.waiter is not None and topic.waiter.request_id == request_id
+    return topic is not None and topic.pending_create is not None and topic.pending_create.request_id == request_id

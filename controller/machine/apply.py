@@ -182,7 +182,7 @@ def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Record
     facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
     if event.is_adopted:
         return Topic(*facts, ready_at_ms=record.at_ms)
-    return Topic(*facts, waiter=PendingCreate(event.request_id, record.at_ms, event.deadline_ms))
+    return Topic(*facts, pending_create=PendingCreate(event.request_id, record.at_ms, event.deadline_ms))
 
 
 def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, record: Recorded) -> Topic:
@@ -249,9 +249,9 @@ def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Rec
     of another request, or of the same one under a name that collides."""
     if topic is None or topic.name != event.topic:
         return topic
-    if topic.waiter is None or topic.waiter.request_id != event.request_id:
+    if topic.pending_create is None or topic.pending_create.request_id != event.request_id:
         return topic
-    return replace(topic, waiter=None)
+    return replace(topic, pending_create=None)
 
 
 _TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {

@@ -77,7 +77,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     who = (command.principal, command.client_id)
     deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
     answers = _now_or_later(answer, state.cluster)
-    if topic.waiter is None:
+    if topic.pending_create is None:
         return Decision((deleted,), answers)
     message = "The topic was deleted before it was complete."
     gone = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)

@@ -139,7 +139,7 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
 def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
     """A topic is not in the cluster any more; a create that still waits for it is answered."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
-    if topic.waiter is None:
+    if topic.pending_create is None:
         return Decision((vanished,))
     answered = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
     return Decision((vanished, *answered.events), answered.answers)
@@ -151,7 +151,7 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
     if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
         return NOTHING
     refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
-    if topic.waiter is None:
+    if topic.pending_create is None:
         return Decision((refused,))
     answered = answer_waiter(topic, foreign(command.error_code), command.message, command.at_ms)
     return Decision((refused, *answered.events), answered.answers)

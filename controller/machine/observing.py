@@ -231,9 +231,9 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
     """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
     not wait any more, or if `at_ms` is before its deadline."""
     topic = topic_named(state, command.topic)
-    if topic is None or topic.waiter is None or topic.waiter.request_id != command.request_id:
+    if topic is None or topic.pending_create is None or topic.pending_create.request_id != command.request_id:
         return NOTHING
-    if command.at_ms < topic.waiter.deadline_ms:
+    if command.at_ms < topic.pending_create.deadline_ms:
         return NOTHING
     message = f"The topic was created, but was not complete in time: {readiness.how_far(topic, state.cluster)}."
     return answer_waiter(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)

@@ -33,9 +33,9 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
     if not {partition.leader for partition in topic.partitions}.issubset(live):
         return []
     events: list[Event] = [TopicReady(topic.name)]
-    if topic.waiter is not None:
-        waited_ms = max(0, at_ms - topic.waiter.asked_at_ms)
-        events.append(CreateAnswered(topic.waiter.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
+    if topic.pending_create is not None:
+        waited_ms = max(0, at_ms - topic.pending_create.asked_at_ms)
+        events.append(CreateAnswered(topic.pending_create.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
     return events
 
 
@@ -59,8 +59,10 @@ def how_far(topic: Topic, cluster: Cluster) -> str:
 
 def answer_waiter(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
     """The terminal answer of a create that waits, other than that it is complete."""
-    waiter = topic.waiter
-    assert waiter is not None, "only a create that waits is answered so"
-    waited_ms = max(0, at_ms - waiter.asked_at_ms)
-    event = CreateAnswered(waiter.request_id, topic.name, int(code), message, waited_ms)
-    return Decision((event,), (Answer(waiter.request_id, topic.name, int(code), message, "", waited_ms, topic),))
+    pending_create = topic.pending_create
+    assert pending_create is not None, "only a create that waits is answered so"
+    waited_ms = max(0, at_ms - pending_create.asked_at_ms)
+    event = CreateAnswered(pending_create.request_id, topic.name, int(code), message, waited_ms)
+    return Decision(
+        (event,), (Answer(pending_create.request_id, topic.name, int(code), message, "", waited_ms, topic),)
+    )

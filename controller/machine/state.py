@@ -42,7 +42,7 @@ class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A topic as it stands. `ready_at_ms` is None until it was complete once; `propagated` are the brokers that have
-    applied its creation, kept only until then; `waiter` the create that is not answered yet. Partitions may be given
+    applied its creation, kept only until then; `pending_create` the create that is not answered yet. Partitions may be given
     in any sequence, and are kept as `partitions.blocks.in_blocks` has them."""
 
     name: TopicName
@@ -53,7 +53,7 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
     created_offset: Offset
     ready_at_ms: int | None = None
     propagated: tuple[BrokerId, ...] = ()
-    waiter: PendingCreate | None = None
+    pending_create: PendingCreate | None = None
 
     def __post_init__(self) -> None:
         partitions = self.partitions

@@ -57,7 +57,7 @@ def test_every_event_is_in_the_life_cycles(walk: Walk) -> None:
     assert lives.partitions == led, f"leaders by the tables and by the state differ\n{_printed(rig)}"
     brokers = {b: "fenced" if broker.fenced else "live" for b, broker in rig.state.cluster.brokers.items()}
     assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{_printed(rig)}"
-    waiting = {(t.waiter.request_id, t.name) for t in topics_of(rig.state) if t.waiter is not None}
+    waiting = {(t.pending_create.request_id, t.name) for t in topics_of(rig.state) if t.pending_create is not None}
     open_ = {key for key, state in lives.requests.items() if state == "created"}
     assert waiting == open_, f"who waits by the tables and by the state differs\n{_printed(rig)}"
 

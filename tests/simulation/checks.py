@@ -94,7 +94,9 @@ def check_nobody_waits(world: World) -> None:
     assert controller.failure is None, f"the controller failed: {controller.failure!r}"
     assert controller.storage_error is None, "the log has recovered"
     assert len(controller.replies) == 0, f"{len(controller.replies)} requests were never answered"
-    waiters = [topic.name for topic in controller.store.durable_slice(None, 1 << 30) if topic.waiter is not None]
+    waiters = [
+        topic.name for topic in controller.store.durable_slice(None, 1 << 30) if topic.pending_create is not None
+    ]
     assert not waiters, f"the creates of {waiters} were never answered in the log"
     timers = virtual_loop().timers()
     assert not timers, f"timers are left: {timers[:5]}"

@@ -107,8 +107,8 @@ def _check_requests(
     """
     waiting: set[tuple[str, str]] = set()
     for topic in state.topics:  # type: ignore[attr-defined]
-        if topic.waiter is not None:
-            waiting.add((topic.waiter.request_id, topic.name))
+        if topic.pending_create is not None:
+            waiting.add((topic.pending_create.request_id, topic.name))
     terminal = Counter((e.request_id, e.topic) for r in records if isinstance(e := r.event, CreateAnswered))
     requests = _requests(sent)
     copies = Counter((command.request_id, command.topic) for command in requests)

@@ -211,7 +211,7 @@ def _plain(topic: Topic | None) -> Topic | None:
     if topic is None:
         return None
     configs = tuple(sorted(topic.configs))
-    return msgspec.structs.replace(topic, configs=configs, propagated=(), waiter=None)
+    return msgspec.structs.replace(topic, configs=configs, propagated=(), pending_create=None)
 
 
 def _topic_of(row: Any) -> Topic:

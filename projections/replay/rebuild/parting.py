@@ -120,7 +120,7 @@ def is_past(topic: Topic, live: Topic) -> bool:
             return True
     elif live.ready_at_ms is None and topic.propagated != live.propagated[: len(topic.propagated)]:
         return True
-    return live.waiter is not None and topic.waiter != live.waiter
+    return live.pending_create is not None and topic.pending_create != live.pending_create
 
 
 def _config_changes(history: History, live: Topic) -> list[int]:

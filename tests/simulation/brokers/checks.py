@@ -43,7 +43,7 @@ async def check_at_rest(world: World) -> None:
     stored = TopicStore(world.disk.kept)
     check_same(folded, stored, stored.state(), "the stored state")
     check_keys_of(world.disk.kept, controller.state.waiting)
-    waiting = {key for key, topic in folded.topics.by_key.items() if topic.waiter is not None}  # type: ignore[attr-defined]
+    waiting = {key for key, topic in folded.topics.by_key.items() if topic.pending_create is not None}  # type: ignore[attr-defined]
     assert not waiting, f"the creates of {waiting} were never answered in the log"
     _check_metadata(world, records, folded)
 

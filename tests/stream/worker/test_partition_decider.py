@@ -264,7 +264,7 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     kafka.put(delete, replace(first, request_id=RequestId("again")))
     await worker.work()
     assert judge.batches == [["yes"], ["yes"]]
-    assert topic_of(worker, "yes").waiter is None
+    assert topic_of(worker, "yes").pending_create is None
     await worker.close()
 
 
@@ -336,7 +336,7 @@ async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, 
     await again.claim()
     await again.decide(command)
     assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
-    assert topic_of(again, "a").waiter is not None, "no answer has said that the topic exists"
+    assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
     for worker in (heir, again):

@@ -80,5 +80,9 @@ def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None
     (topic,) = follower.topics()
     follower.take(kinds.PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, isr=(1,), leader=1))
     (changed,) = follower.topics()
-    assert (changed.waiter, changed.ready_at_ms, changed.partitions[0].isr) == (topic.waiter, None, (1,))
+    assert (changed.pending_create, changed.ready_at_ms, changed.partitions[0].isr) == (
+        topic.pending_create,
+        None,
+        (1,),
+    )
     assert follower.state.waiting.keys() == {"t"}
