@@ -64,7 +64,7 @@ def _expected(state: State, command: Any) -> Decision | None:
     to record."""
     try:
         decision = decide(state, command)
-        if decision.consult:
+        if decision.needs_approval:
             agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
             decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
