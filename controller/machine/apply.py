@@ -16,7 +16,7 @@ from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
 from controller.machine.partitions.blocks import extended
-from controller.machine.state import Broker, Cluster, PendingCreate, Quorum, State, Topic
+from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, State, Topic
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
@@ -70,7 +70,7 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
-            quorum = Quorum(
+            quorum = QuorumLeader(
                 e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id, priority=e.priority
             )
             return replace(cluster, quorum=quorum)
@@ -111,7 +111,7 @@ def _with_logins(
     return apply_credential(cluster, event)
 
 
-def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
+def _quorum(cluster: Cluster, record: Recorded) -> QuorumLeader:
     if cluster.quorum is None:
         raise CannotApply(record, "nobody leads real brokers here")
     return cluster.quorum

@@ -105,7 +105,7 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return level == 0 if known is None else known.lowest <= level <= known.highest or level == 0
 
 
-class Quorum(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class QuorumLeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The controller as real brokers know it: see `QuorumEpochBegun`."""
 
     leader_epoch: int
@@ -205,7 +205,7 @@ class Cluster(msgspec.Struct, frozen=True):
     """The dynamic configs of what is not a topic, by Kafka's number of its kind and by name, sorted, without
     empty ones: see `ResourceConfigsChanged`."""
     next_producer_id: int = 0
-    quorum: Quorum | None = None
+    quorum: QuorumLeader | None = None
     """The controller's own epoch and place, None where the brokers are not real ones."""
     login_secret: bytes = b""
     """See `LoginSecretDrawn`; empty before it is drawn."""

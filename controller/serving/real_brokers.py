@@ -33,7 +33,7 @@ from controller.kafka.messages.broker_registration import BrokerRegistrationResp
 from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
 from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
 from controller.kafka.messages.unregister_controller import UnregisterControllerResponse
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
 from events.logs.log import EventLog
@@ -80,7 +80,7 @@ def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata
     return KraftFleet(member.projector, member.node, member.replication, options, time.monotonic)
 
 
-def _refuse_if_handed_back(quorum: Quorum | None) -> None:
+def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
     if quorum is not None and quorum.handed_back_to:
         raise SettingsError(
             f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: two would lead the "

@@ -33,7 +33,7 @@ import msgspec
 
 from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.rules import has_real_brokers
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic
+from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from events.catalog import Configs
 from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
@@ -66,7 +66,7 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     last_broker_epoch: int
     features: tuple[tuple[str, int], ...] = ()
     next_producer_id: int = 0
-    quorum: Quorum | None = None
+    quorum: QuorumLeader | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
     login_secret: bytes = b""
 

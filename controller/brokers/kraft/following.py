@@ -36,7 +36,7 @@ from controller.brokers.kraft.missed import Page
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.followed import FOLLOW, Followed, skipped_to
@@ -206,11 +206,11 @@ class Following:
             self.write(recorder.take_commit())
         self._projector.end_discovered()
 
-    def _epoch_begun(self, quorum: Quorum | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
+    def _epoch_begun(self, quorum: QuorumLeader | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
         kraft_version = 0 if quorum is None else quorum.kraft_version
         return QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)
 
-    def _leader_of(self, quorum: Quorum | None, epoch: int) -> int:
+    def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
         """Who leads in an epoch: as the events say, which all voters share, else by its beginning in the log; node 0
         where that is not there any more."""
         if quorum is not None and quorum.leader_epoch == epoch:

@@ -21,7 +21,7 @@ from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError,
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
 from controller.cli.terminal.usage import complain
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from controller.release import RELEASE
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
@@ -112,7 +112,7 @@ def handback(options: argparse.Namespace) -> int:
     return _exit_code(run)
 
 
-def _check_alone(data: Path, files: QuorumFiles, quorum: Quorum) -> None:
+def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
     voters = VoterHistory(files, ()).now.ids
     if voters not in ((), (quorum.node_id,)):
         raise FolderError(

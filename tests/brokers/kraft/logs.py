@@ -28,7 +28,7 @@ from controller.brokers.kraft.moving.handing_back import HAND_BACK
 from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.partitions.changes import replica_metadata_of
-from controller.machine.state import Cluster, DictTopics, Quorum, State
+from controller.machine.state import Cluster, DictTopics, QuorumLeader, State
 from events.access import (
     Acl,
     AclsCreated,
@@ -129,7 +129,7 @@ class LogRig:
         records = list(records)
         for record in records:
             if isinstance(record.event, QuorumEpochBegun):
-                quorum = Quorum(*msgspec.structs.astuple(record.event))
+                quorum = QuorumLeader(*msgspec.structs.astuple(record.event))
                 self.append(epoch_begun(quorum), quorum.leader_epoch, is_control=True)
         entries = []
         for record in records:

@@ -40,7 +40,7 @@ from controller.brokers.kraft.quorum.registered import limits, read_registered
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
 from controller.machine.apply import apply
-from controller.machine.state import DictTopics, Quorum, State
+from controller.machine.state import DictTopics, QuorumLeader, State
 from controller.serving.quorum_member import Member
 from controller.serving.real_brokers import kraft_fleet
 from controller.settings.load import SettingsError, load_settings
@@ -235,7 +235,7 @@ def _with(*values: bytes) -> Callable[[Path], None]:
 
 
 def _several_voters(folder: Path) -> None:
-    (_, value) = epoch_begun(Quorum(1, 3000, 0, "", 0, bytes(16)))[0]
+    (_, value) = epoch_begun(QuorumLeader(1, 3000, 0, "", 0, bytes(16)))[0]
     key = struct.pack(">hh", 0, 2)
     voter = value[6:]  # what follows the version and the leader's id: the voters, twice, and the tags
     half = (len(voter) - 1) // 2

@@ -20,7 +20,7 @@ from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.replication import wants_lead
 from controller.brokers.port import LeadLost
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from events.access import LoginSecretDrawn
 from events.catalog import EVENT_VERSION, BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
@@ -333,5 +333,5 @@ def test_the_lead_is_wanted_from_who_wants_it_less(
     known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
 ) -> None:
     """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
-    begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
+    begun = None if known is None else QuorumLeader(known[0], 7, 1, "", 0, b"", priority=known[1])
     assert wants_lead(begun, 4, snapshot, 1) is wants

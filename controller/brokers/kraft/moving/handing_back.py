@@ -32,7 +32,7 @@ from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.brokers.kraft.quorum.registered import limits, read_registered, without_limits
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from controller.brokers.kraft.registration import controller_record
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 
 HAND_BACK: Final = "HandMetadataBack"
 """The command that is the cause of MetadataHandedBack."""
@@ -45,7 +45,7 @@ def write_folder(
     node: NodeFolder,
     files: QuorumFiles,
     cluster_id: str,
-    quorum: Quorum,
+    quorum: QuorumLeader,
     *,
     replace: bool = False,
     before: Callable[[], None] = lambda: None,
