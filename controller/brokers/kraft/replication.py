@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleCh
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.port import LeadLost
-from controller.machine.state import Quorum as Known
+from controller.machine.state import QuorumLeader as Known
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, EventLog, LogDiskFull, LogError
 from projections.store.recorder import Recorder
