@@ -113,7 +113,7 @@ class QuotasChanged(Fact, frozen=True, tag=True):
     """The client's address; empty in events of earlier releases."""
 
 
-class AsksRefused(Fact, frozen=True, tag=True):
+class RequestsRefused(Fact, frozen=True, tag=True):
     """Requests were refused that have no record of their own, because a first one has, or because they only wanted to
     see something. One event stands for `count` of them, so that a storm of refusals cannot fill the disk."""
 

@@ -360,7 +360,7 @@ Event = (
     | access.AclsCreated
     | access.AclsDeleted
     | access.QuotasChanged
-    | access.AsksRefused
+    | access.RequestsRefused
 )
 
 EVENT_TYPES: tuple[type[Fact], ...] = get_args(Event)

@@ -2,7 +2,7 @@
 
 What the authorizer refuses, and auto-creations that are refused (their clients send them again and again), are recorded
 at once and in full the first time. Further ones like it within an interval are counted, and recorded together as one
-`AsksRefused` when the interval is over. Alike are refusals of the same principal, API, resource and rule. How many
+`RequestsRefused` when the interval is over. Alike are refusals of the same principal, API, resource and rule. How many
 kinds one principal can have recorded in an interval is bounded too: what is beyond goes to a common count, whose
 resource is `(others)`.
 
@@ -36,7 +36,7 @@ from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
 from controller.machine.keeping import cut
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.names import RequestId
 
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
@@ -133,7 +133,7 @@ class RefusalRecords:
         for start in range(0, len(counted), EVENTS_PER_COMMAND_MAX):
             self._record(counted[start : start + EVENTS_PER_COMMAND_MAX])
 
-    def _record(self, refusals: tuple[AsksRefused, ...]) -> None:
+    def _record(self, refusals: tuple[RequestsRefused, ...]) -> None:
         request_id = self._stamps.new_request_id("refusals")
         self._observe(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
 
@@ -177,7 +177,7 @@ class RefusalCounts:
 
     def is_first_look(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
-    ) -> AsksRefused | None:
+    ) -> RequestsRefused | None:
         """What to record at once of a look, or another request without a record of its own, that was denied; None if
         it is counted."""
         kind = _kind(requester, operation, resource, rule, code)
@@ -185,7 +185,7 @@ class RefusalCounts:
             return None
         return _event(kind, _Count(1, self._clock_ms(), _cut(requester.client_id), cut(requester.host)))
 
-    def take(self) -> tuple[AsksRefused, ...]:
+    def take(self) -> tuple[RequestsRefused, ...]:
         """What was counted since the last time. Kinds of which there were none are forgotten: their next is a first."""
         counted = {kind: count for kind, count in self._kinds.items() if count.count}
         self._kinds = {kind: _Count() for kind in counted}
@@ -251,5 +251,5 @@ def _operation(command: TopicCommand, rejection: Rejection) -> str:
     )
 
 
-def _event(kind: _Kind, count: _Count) -> AsksRefused:
-    return AsksRefused(**asdict(kind), **asdict(count))
+def _event(kind: _Kind, count: _Count) -> RequestsRefused:
+    return RequestsRefused(**asdict(kind), **asdict(count))

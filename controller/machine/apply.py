@@ -67,7 +67,7 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
         case access.ScramCredentialSet() | access.ScramCredentialRemoved() | access.LoginSecretDrawn() as e:
             return _with_logins(cluster, e, record)
-        case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
+        case access.RequestsRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
             quorum = QuorumLeader(

@@ -91,7 +91,7 @@ _WITHOUT_EFFECT = (
     access.AclsCreated,
     access.AclsDeleted,
     access.QuotasChanged,
-    access.AsksRefused,
+    access.RequestsRefused,
     access.ScramCredentialSet,
     access.ScramCredentialRemoved,
     access.LoginSecretDrawn,

@@ -7,7 +7,7 @@ Keys, of the log's state; INVERTED is the offset of a request's first event, inv
 
 A request has one `h` key however many topics it names, of which it keeps the first few and counts the others, and an
 `f` key for each different value; the key keeps its first characters, so who finds a request by one looks at the request
-too. Refusals that were only counted (`AsksRefused`) have an entry for each event.
+too. Refusals that were only counted (`RequestsRefused`) have an entry for each event.
 Earlier releases wrote no such keys: their requests are found by id alone. When the events of a stretch are dropped, the
 keys of the requests that began in it go to the archive: `events.logs.archive`.
 """
@@ -90,7 +90,7 @@ class RequestIndex:
         for record in records:
             request_id: str = getattr(record.event, "request_id", "")
             if not request_id:
-                if type(record.event) is access.AsksRefused:
+                if type(record.event) is access.RequestsRefused:
                     _put(puts, None, _counted(record, record.event))
                 continue
             known = changed.get(request_id)
@@ -313,7 +313,7 @@ def _begun(record: Recorded) -> IndexedRequest:
     )
 
 
-def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
+def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
     topics = tuple(name for name in (event.resource.removeprefix("Topic:"),) if name != event.resource)
     return IndexedRequest(
         record.cause.request_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from events.access import Acl, AsksRefused, QuotaEntity, QuotasChanged
+from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
 from projections.words.names import error_name
 
 RESOURCE_TYPES: Final[Mapping[int, str]] = {
@@ -67,7 +67,7 @@ def quotas_in_words(event: QuotasChanged) -> str:
     return f"quotas of {entity_in_words(event.entity)}: {', '.join(steps)}"
 
 
-def refusals_in_words(event: AsksRefused) -> str:
+def refusals_in_words(event: RequestsRefused) -> str:
     """How often who was refused what."""
     times = "once" if event.count == 1 else f"{event.count} times"
     wanted = f"{event.operation} on {event.resource}" if event.operation else event.resource

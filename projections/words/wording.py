@@ -130,7 +130,7 @@ def _of_cluster(event: Event) -> str:
             return f"{_who(e)} takes away {_acls(e.acls)}"
         case access.QuotasChanged() as e:
             return f"{_who(e)} changes the {quotas_in_words(e)}"
-        case access.AsksRefused() as e:
+        case access.RequestsRefused() as e:
             return refusals_in_words(e)
         case _:
             raise AssertionError(f"no words for {type(event).__name__}")

@@ -20,7 +20,7 @@ from controller.kafka.messages.describe_client_quotas import ComponentData, Desc
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from controller.machine.acls import Acls
 from controller.machine.errors import ErrorCode
-from events.access import AclsCreated, AclsDeleted, AsksRefused, QuotasChanged
+from events.access import AclsCreated, AclsDeleted, QuotasChanged, RequestsRefused
 from events.catalog import CreateRejected, Event
 from events.codec import decode_event
 from tests.apis.rig import Rig, rig
@@ -144,7 +144,7 @@ async def test_a_storm_of_refusals_leaves_few_events() -> None:
         one.controller.refusals.stop()
         await one.controller.decided()
         events = events_of(one)[before:]
-        counted = sum(event.count for event in events if isinstance(event, AsksRefused))
+        counted = sum(event.count for event in events if isinstance(event, RequestsRefused))
         recorded = sum(isinstance(event, CreateRejected) for event in events)
         assert counted + recorded == 2 * 3 * 300, "none is lost"
 

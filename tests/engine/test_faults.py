@@ -16,7 +16,7 @@ from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, ClusterCommand, QuotaAlteration, RecordRefusals
 from controller.machine.commands.commands import BeginQuorumEpoch, ChangeSettings, TopicCommand
 from controller.machine.state import DictTopics, State
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import Recorded, TopicCreated
 from events.names import RequestId, TopicName
 from projections.store.recorder import EventsAlone
@@ -81,7 +81,7 @@ def test_an_exception_in_deciding_fails_that_command_alone(kind: type[Any], monk
         (line,) = [line for line in stage.heard.lines if line["event"] == "command failed"]
         assert (line["command"], line["request"], line["why"]) == (kind.__name__, POISON, "ZeroDivisionError: planted")
         assert "in planted" in line["trace"]
-        refused = [(event.api, event.error_code, event.rule) for event in stage.events(AsksRefused)]
+        refused = [(event.api, event.error_code, event.rule) for event in stage.events(RequestsRefused)]
         expected = [(kind.__name__, -1, "fault:ZeroDivisionError")]
         assert refused == ([] if kind is RecordRefusals else expected), "or each would be recorded by the next"
         assert stage.controller.failure is None
@@ -230,7 +230,7 @@ async def test_many_alike_are_one_line_and_one_event_and_a_count() -> None:
         lines = [line for line in stage.heard.lines if line["event"] == "command failed"]
         assert len(lines) == 1
         await stage.settle(61)
-        assert [event.count for event in stage.events(AsksRefused)] == [1, 499]
+        assert [event.count for event in stage.events(RequestsRefused)] == [1, 499]
         await stage.controller.submit([poison_create(stage)])
         assert stage.heard.lines[-1]["held_back"] == 499
     await stage.controller.stop()

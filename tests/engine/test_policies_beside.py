@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from controller.policy import PolicyViolation, RequestMetadata
 from controller.policy.chain import LoadedPolicy, PolicyChain
 from controller.policy.runner import InlinePolicyRunner, Verdicts
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import CreateRequested, TopicCreated
 from tests.engine.stage import POLICY, Stage, codes
 from tests.simulation.slow_policies import SlowPolicies
@@ -182,7 +182,7 @@ async def test_a_bug_in_judging_fails_the_requests_that_it_is_about() -> None:
     assert stage.heard.failed == ["CreateTopic"] * 3
     assert codes(await stage.delete("none")) == [3], "others are decided"
     await stage.settle()
-    refused = [(event.resource, event.rule) for event in stage.events(AsksRefused)]
+    refused = [(event.resource, event.rule) for event in stage.events(RequestsRefused)]
     assert refused == [(f"Topic:{name}", "fault:RuntimeError") for name in "abc"]
     assert stage.controller.failure is None
     await stage.controller.stop()

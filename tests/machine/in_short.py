@@ -12,7 +12,7 @@ from projections.words.access_words import acl_in_words, quotas_in_words
 _OfAccess = (
     access.AclsCreated
     | access.AclsDeleted
-    | access.AsksRefused
+    | access.RequestsRefused
     | access.LoginSecretDrawn
     | access.QuotasChanged
     | access.ScramCredentialRemoved
@@ -118,7 +118,7 @@ def _access_text(event: _OfAccess) -> str:
             return f"{kind}({', '.join(map(acl_in_words, event.acls))})"
         case access.QuotasChanged():
             return f"quotas({quotas_in_words(event)})"
-        case access.AsksRefused():
+        case access.RequestsRefused():
             return f"refused({event.count})"
         case access.LoginSecretDrawn():
             return "login-secret"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from projections.words.wording import in_words
 from tests.projections.logs import story
 
@@ -46,7 +46,7 @@ def test_what_is_said(step: str, words: str) -> None:
 
 
 def test_a_refusal_that_was_not_the_authorizers_names_no_operation() -> None:
-    event = AsksRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
+    event = RequestsRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
     assert (
         in_words(event) == "User:bob is refused CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
     )

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
@@ -141,7 +141,7 @@ def test_a_request_of_two_partitions_is_shown_once() -> None:
 
 
 def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
-    event = AsksRefused(
+    event = RequestsRefused(
         "User:eve", None, "10.0.0.9", "DescribeConfigs", "Describe", "Topic:pay", 29, "authorizer", 7, 1
     )
     record = Recorded(Offset(0), 5, Cause("RecordRefusals", RequestId("refusals-1")), event)
@@ -156,7 +156,7 @@ def test_a_long_value_is_found_and_not_taken_for_another() -> None:
             Offset(number),
             5,
             Cause("RecordRefusals", RequestId("refusals-1")),
-            AsksRefused(name, None, "", "Fetch", "Read", "Topic:t", 29, "authorizer", 1, 1),
+            RequestsRefused(name, None, "", "Fetch", "Read", "Topic:t", 29, "authorizer", 1, 1),
         )
         for number, name in enumerate((first, second))
     ]

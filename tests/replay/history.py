@@ -17,7 +17,7 @@ from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
 from controller.policy import RequestMetadata
 from events import catalog
-from events.access import Acl, AsksRefused
+from events.access import Acl, RequestsRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
 from events.logs.heads import Head, HeadSigner
 from events.logs.log import EventLog
@@ -201,7 +201,7 @@ async def _changes_of_access(day: Day) -> None:
     day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
     await day.settled()
     day.observe(commands.RecordHead, **signed_head(day.log))
-    refused = AsksRefused(
+    refused = RequestsRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )
     day.observe(access.RecordRefusals, refusals=(refused,))

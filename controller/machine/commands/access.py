@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.machine.commands.base import NO_TOPIC, Command
-from events.access import Acl, AsksRefused, QuotaEntity
+from events.access import Acl, QuotaEntity, RequestsRefused
 from events.names import TopicName
 
 
@@ -107,4 +107,4 @@ class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
 class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
     """Record refusals that were only counted until now."""
 
-    refusals: tuple[AsksRefused, ...]
+    refusals: tuple[RequestsRefused, ...]

@@ -84,7 +84,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "AclsCreated": ("CreateAcls", ADOPTED, FOLLOW),
     "AclsDeleted": ("DeleteAcls", FOLLOW),
     "QuotasChanged": ("AlterClientQuotas", ADOPTED, FOLLOW),
-    "AsksRefused": ("RecordRefusals",),
+    "RequestsRefused": ("RecordRefusals",),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""
 

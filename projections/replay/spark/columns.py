@@ -248,7 +248,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
         "entity": _entity,
         "quotas": "values",
     },
-    access.AsksRefused: _same(
+    access.RequestsRefused: _same(
         *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
     ),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.machine.commands import access
 from controller.machine.commands.commands import AnyCommand
-from events.access import Acl, AsksRefused
+from events.access import Acl, RequestsRefused
 
 _TYPES = {"any": 1, "topic": 2, "group": 3, "cluster": 4, "unknown": 9}
 _OPERATIONS = {"any": 1, "all": 2, "read": 3, "write": 4, "create": 5, "describe": 8, "unknown": 99}
@@ -87,7 +87,7 @@ def refusals(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
     """`refusals COUNT`."""
     (count,) = words
     since_ms = stamps["at_ms"]
-    one = AsksRefused(
+    one = RequestsRefused(
         *("User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t", 29, "authorizer", int(count), since_ms)
     )
     return access.RecordRefusals(**stamps, refusals=(one,))

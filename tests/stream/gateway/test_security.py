@@ -124,7 +124,7 @@ def test_refusals_that_were_counted_are_recorded_when_a_gateway_stops(running: S
     assert third.process.stop(within_s=120) == 0
 
     def counts() -> list[int]:
-        seen = [each["fields"] for each in events_at(running.gateways[0]) if each["type"] == "AsksRefused"]
+        seen = [each["fields"] for each in events_at(running.gateways[0]) if each["type"] == "RequestsRefused"]
         return [fields["count"] for fields in seen if fields["resource"] == "Topic:counted"]
 
     until("the count is recorded", lambda: counts() == [2])
