@@ -245,7 +245,7 @@ class ControllerApi:
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes that admin clients are shown. In front of a cluster these are its brokers at their listeners here:
         at its own address a broker would name another controller, and change topics itself."""
-        if not self.cluster.settings.cluster_carries_out:
+        if not self.cluster.settings.has_target_cluster:
             return self.nodes(include_fenced)
         if self.broker_ports is None:
             return self._own_nodes()
@@ -361,7 +361,7 @@ class ControllerApi:
     ) -> asyncio.Future[Reply]:
         """Put the changes of one request. They are answered when decided; where a cluster carries them out, when that
         is done, or REQUEST_TIMED_OUT when the time is up."""
-        carried_out = self.cluster.settings.cluster_carries_out
+        carried_out = self.cluster.settings.has_target_cluster
         return self.submit(commands, max(1, timeout_ms) if carried_out else 0)
 
 

@@ -213,7 +213,7 @@ class MetadataHandler:
     def _creates(self, request: MetadataRequest, name: str) -> bool:
         """True if the request creates a missing topic. A cluster's own brokers create its internal topics."""
         settings = self._api.cluster.settings
-        if name in INTERNAL_TOPICS and settings.cluster_carries_out:
+        if name in INTERNAL_TOPICS and settings.has_target_cluster:
             return False
         return request.allow_auto_topic_creation and settings.auto_create_topics_enable
 

@@ -96,10 +96,10 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self._api.cluster.settings.cluster_carries_out
+        carried_out = self._api.cluster.settings.has_target_cluster
         try:
             return await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), cluster_carries_out=carried_out
+                earlier, self._queries, first, frozenset(self._late), has_target_cluster=carried_out
             )
         except TriedTooOften:
             why = f"requests with this key were in vain {TRIES_MAX} times: take another"

@@ -126,12 +126,12 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
 
 def _is_unheard(command: TopicCommand, cluster: Cluster) -> bool:
     """Whether the cluster that carries decisions out is to be consulted first."""
-    return cluster.settings.cluster_carries_out and command.dry_run is None
+    return cluster.settings.has_target_cluster and command.dry_run is None
 
 
 def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     """The answer to a change that was decided on; none yet where a cluster has to carry it out (`FinishChange`)."""
-    return () if cluster.settings.cluster_carries_out else (answer,)
+    return () if cluster.settings.has_target_cluster else (answer,)
 
 
 def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:

@@ -35,7 +35,7 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
     refused = validation.dry_run_rejection(command)
     if refused is not None:
         return _reject_create(command, refused)
-    if command.dry_run is None and cluster.settings.cluster_carries_out:
+    if command.dry_run is None and cluster.settings.has_target_cluster:
         return NEEDS_APPROVAL
     throttled = validation.throttled(command)
     return _created(cluster, command) if throttled is None else _reject_create(command, throttled)

@@ -122,7 +122,7 @@ class QuorumLeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Settings(msgspec.Struct, frozen=True):
     """Every setting that decisions depend on, under Kafka's names; durations in ms.
 
-    `cluster_carries_out`: a cluster with its own controller creates the topics and elects the leaders; what happens
+    `has_target_cluster`: a cluster with its own controller creates the topics and elects the leaders; what happens
     there is observed. `topic_defaults` holds the broker-level keys that give topics their defaults
     (`log.retention.ms`, …); `dynamic_defaults` what all brokers have as dynamic configs, which goes before (KIP-226).
     """
@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True):
     delete_topic_enable: bool = True
     create_topic_policy_class_name: str = ""
     enable_under_replicated_topic_creation: bool = False
-    cluster_carries_out: bool = False
+    has_target_cluster: bool = False
     topic_defaults: Configs = ()
     dynamic_defaults: Configs = ()
 

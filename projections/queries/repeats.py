@@ -67,7 +67,7 @@ def was_late(answer: Answer) -> bool:
 
 
 def earlier(
-    query: Questions, first: RequestId, late: Container[RequestId] = (), *, cluster_carries_out: bool = False
+    query: Questions, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
     """The try of a client's request for one topic that was not in vain; or None, and the id for the next try, which is
     none of those that may be decided `late`. Where a cluster carries changes out, they are answered when it has. Raises
@@ -76,7 +76,7 @@ def earlier(
     unknown = 0
     for number in range(1, TRIES_MAX + 1):
         request_id = first if number == 1 else RequestId(f"{first}-{number}")
-        found = _found(query, request_id, cluster_carries_out)
+        found = _found(query, request_id, has_target_cluster)
         if found is not None and not _is_in_vain(found.answer):
             return request_id, found
         if found is not None:
@@ -96,16 +96,16 @@ def _is_in_vain(answer: Answer | None) -> bool:
     return answer is not None and (answer.code in _IN_VAIN or was_late(answer))
 
 
-def _found(query: Questions, request_id: RequestId, cluster_carries_out: bool) -> Earlier | None:
+def _found(query: Questions, request_id: RequestId, has_target_cluster: bool) -> Earlier | None:
     for part in query.parts:
         records = list(islice(part.request_events(request_id), _EVENTS_MAX))
         command = recall(records)
         if command is not None:
-            return Earlier(command, _answer(part, records, cluster_carries_out))
+            return Earlier(command, _answer(part, records, has_target_cluster))
     return None
 
 
-def _answer(part: Query, records: Sequence[Recorded], cluster_carries_out: bool) -> Answer | None:
+def _answer(part: Query, records: Sequence[Recorded], has_target_cluster: bool) -> Answer | None:
     for record in records:
         match record.event:
             case catalog.CreateRejected() | catalog.ChangeRejected() as e:
@@ -117,7 +117,7 @@ def _answer(part: Query, records: Sequence[Recorded], cluster_carries_out: bool)
                 rule, topic = BY_CLUSTER if e.error_code else "", _topic(part, e.topic, record, records[0])
                 return Answer(e.request_id, e.topic, e.error_code, e.message, rule, topic=topic)
             case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() | catalog.TopicDeleted() as e:
-                if not cluster_carries_out:
+                if not has_target_cluster:
                     return Answer(e.request_id, e.topic, 0, topic=_topic(part, e.topic, record, record))
     return None
 

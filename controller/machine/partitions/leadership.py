@@ -63,7 +63,7 @@ def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None
         events += fills
         if fills:
             settled[index] = filled
-        if cluster.settings.cluster_carries_out:
+        if cluster.settings.has_target_cluster:
             continue  # its leaders are elected elsewhere, and observed
         after, how = _led(filled, topic, cluster)
         change = _change(topic.name, index, filled, after, how + reason)
@@ -82,7 +82,7 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
     """Whether `settle` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))
-    if cluster.settings.cluster_carries_out:
+    if cluster.settings.has_target_cluster:
         return all(is_filled(partition, cluster) for partition in partitions)
     if has_real_brokers(cluster):
         enough = enough_in_sync(topic, cluster)

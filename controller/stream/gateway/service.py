@@ -187,7 +187,7 @@ class GatewayService:
     async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
         """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
         listening = self._entrance.listening
-        if not gateway.cluster.settings.cluster_carries_out:
+        if not gateway.cluster.settings.has_target_cluster:
             listening.open(gateway, versions_max)
             return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
