@@ -1,6 +1,6 @@
 """Deciding on what a cluster that carries decisions out turns out to be like: its topics, and what it did and refused.
 
-With the setting `cluster.carries.out` another controller elects the leaders and knows the truth. What is seen there
+With the setting `has.target.cluster` another controller elects the leaders and knows the truth. What is seen there
 becomes events, so that the state stays true; what it refuses after the decision was recorded is undone by events.
 
 Observations may be old by the time they are decided on. So each says what was known of the topic when it was looked

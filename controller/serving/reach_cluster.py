@@ -22,7 +22,7 @@ from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
-CARRIES_OUT = ("cluster.carries.out", "true")
+CARRIES_OUT = ("has.target.cluster", "true")
 """Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the fleet."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 NOT_OURS = ("bootstrap.servers", "client.id")

@@ -50,7 +50,7 @@ async def test_internal_topics_are_created_with_kafkas_partitions_factor_and_con
 
 
 async def test_internal_topics_are_left_to_the_brokers_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with rig({"cluster.carries.out": "true"}) as served:
+    async with rig({"has.target.cluster": "true"}) as served:
         submitted: list[TopicCommand] = []
         monkeypatch.setattr(served.api, "submit", lambda commands, timeout_ms: submitted.extend(commands))
         await _metadata(served, *BY_KAFKA, "t")

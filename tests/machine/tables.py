@@ -58,7 +58,7 @@ SHORT = {
     "count": "num.partitions",
     "factor": "default.replication.factor",
     "minisr": "min.insync.replicas",
-    "cluster": "cluster.carries.out=true",
+    "cluster": "has.target.cluster=true",
 }
 
 

@@ -111,7 +111,7 @@ class Auditor(ClusterWitness, AccessAudit):
             self._expect(
                 "one-answer", request.answered or (waits and request.event.timeout_ms > 0), "never answered", topic
             )
-        elects = self.settings.get("cluster.carries.out") != "true"
+        elects = self.settings.get("has.target.cluster") != "true"
         for name, life in self.topics.items() if settled and elects else ():
             for index, partition in enumerate(life.partitions):
                 self._check_settled(name, index, partition)

@@ -100,7 +100,7 @@ class ClusterWitness:
         self._expect("cause-exists", self.record.cause.request_id == event.request_id, "of another request")
 
     def _check_behind(self) -> None:
-        behind = self.settings.get("cluster.carries.out") == "true"
+        behind = self.settings.get("has.target.cluster") == "true"
         self._expect("cause-exists", behind, "no cluster carries decisions out")
 
 

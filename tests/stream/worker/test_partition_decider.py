@@ -286,7 +286,7 @@ class Cluster:
         ]
 
 
-CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
+CARRIED_OUT = (("has.target.cluster", "true"), *SETTINGS)
 
 
 async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
