@@ -64,7 +64,7 @@ class AccessAudit:
             self._expect("quota-life", self.quotas.get((event.entity, key)) != value > 0, f"{key} is {value} already")
             self.quotas[event.entity, key] = value
 
-    def _on_asks_refused(self, event: RequestsRefused) -> None:
+    def _on_requests_refused(self, event: RequestsRefused) -> None:
         self._expect("refusals-counted", event.count > 0 and event.error_code != 0, f"{event.count} of {event.rule}")
 
     def _on_scram_credential_set(self, event: ScramCredentialSet) -> None:
