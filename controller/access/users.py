@@ -9,18 +9,155 @@ what is made up: one password of the file if it has any, one of each SCRAM mecha
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import hmac
+import math
 import os
-from collections.abc import Callable, Sequence
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from ipaddress import AddressValueError, IPv6Network
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from controller.access.fair_threads import FairThreads, party_of
-from controller.access.made_up import MadeUp
 from controller.access.users_file import FileUsers, hash_token, matches, read_users
-from controller.kafka.sasl.scram import DIGESTS, keys_of, salted_password
+from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, keys_of, salted_password
+from controller.kafka.session import normal_host
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
+
+_Form = tuple[int, int]
+"""Iterations, and bytes of the salt; 0 for a salt of Kafka's own tools."""
+_BY_KAFKA: Final = 0
+_KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
+_KAFKA_SALT_BITS: Final = 130  # ScramFormatter.secureRandomString
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+Credentials = Mapping[tuple[str, str], ScramCredential]
+
+
+class MadeUp:
+    """Makes up credentials. It keeps what forms there are until the credentials change."""
+
+    def __init__(self) -> None:
+        self._known: Credentials = {}
+        self._forms: dict[str, Counter[_Form]] = {}
+
+    def credential(self, secret: bytes, known: Credentials, user: str, mechanism: str) -> ScramCredential:
+        """The credential of a user that is not among `known`."""
+        if known is not self._known:
+            self._known, self._forms = known, _forms(known)
+        forms = self._forms.get(mechanism) or {(ITERATIONS, _BY_KAFKA): 1}
+        iterations, length = max(
+            forms, key=lambda form: forms[form] / -math.log(_share(secret, user, mechanism, *map(str, form)))
+        )
+        words = (user, mechanism, str(iterations), str(length))
+        salt = _drawn(secret, length, *words) if length else _by_kafka(_drawn(secret, 17, *words))
+        keys = bytes(hashlib.new(DIGESTS[mechanism]).digest_size)  # no password is known whose hash is all zeros
+        return ScramCredential(iterations, salt, keys, keys)
+
+
+def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
+    forms: dict[str, Counter[_Form]] = {}
+    for (_, mechanism), each in known.items():
+        length = _BY_KAFKA if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
+        forms.setdefault(mechanism, Counter())[each.iterations, length] += 1
+    return forms
+
+
+def _drawn(secret: bytes, length: int, *words: str) -> bytes:
+    """Bytes that nobody can tell from random ones without the secret, the same for the same words."""
+    return hashlib.shake_256(secret + "\0".join(words).encode()).digest(length)
+
+
+def _share(secret: bytes, *words: str) -> float:
+    """A number between 0 and 1, neither included, by the words."""
+    return (int.from_bytes(_drawn(secret, 6, "form", *words), "big") + 1) / (2**48 + 2)
+
+
+def _by_kafka(drawn: bytes) -> bytes:
+    number, digits = int.from_bytes(drawn, "big") % 2**_KAFKA_SALT_BITS, ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits.encode()
+
+
+T = TypeVar("T")
+NICENESS: Final = 10
+
+
+class FairThreads:
+    """A few threads; to be used from one event loop."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_stand_back)
+        self._free = threads
+        self._closed = False
+        self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
+        """By party, in the order in which they have their turn; of each its work, oldest first."""
+
+    async def run(self, party: str, work: Callable[[], T]) -> T:
+        """What `work` returns, or raises, once it was this party's turn."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(party, {})[outcome] = work
+        self._begin()
+        try:
+            return await outcome
+        finally:
+            queue = self._waiting.get(party, {})
+            queue.pop(outcome, None)
+            if not queue:
+                self._waiting.pop(party, None)
+
+    def close(self) -> None:
+        """Let the threads end; nothing more is begun."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        while self._free > 0 and self._waiting and not self._closed:
+            party = next(iter(self._waiting))
+            queue = self._waiting.pop(party)
+            outcome = next(iter(queue))
+            work = queue.pop(outcome)
+            if queue:
+                self._waiting[party] = queue
+            if not outcome.done():
+                self._free -= 1
+                running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+                running.add_done_callback(partial(self._ended, outcome))
+
+    def _ended(self, outcome: asyncio.Future[Any], running: asyncio.Future[Any]) -> None:
+        self._free += 1
+        if running.cancelled():
+            outcome.cancel()
+        elif (error := running.exception()) is None and not outcome.done():
+            outcome.set_result(running.result())
+        elif error is not None and not outcome.done():
+            outcome.set_exception(error)
+        self._begin()
+
+
+def _stand_back() -> None:
+    """Let the loop go first where there are fewer cores than threads. Linux alone has niceness for each thread, which
+    those that it starts inherit."""
+    if sys.platform == "linux":
+        os.nice(NICENESS)
+
+
+def party_of(address: str) -> str:
+    """Who is behind an address: of IPv6 the first 64 bits, since one host has all addresses of such a network."""
+    host = normal_host(address)
+    try:
+        return str(IPv6Network((host, 64), strict=False))
+    except AddressValueError:
+        return host
+
 
 THREADS: Final = 2  # hashing passwords must leave cores to the rest
 SALT_BYTES: Final = 32

@@ -5,6 +5,8 @@ a verdict: no code of an operator's may stop the controller. The chain runs no t
 that a replay can use it as the controller does.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -12,6 +14,9 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from controller.machine import validation
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.state import Settings
 from controller.policy.in_force import PolicyInForce, RuleInForce
 from controller.policy.interface import PolicyViolation, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
@@ -209,4 +214,18 @@ def _sealed(request: RequestMetadata) -> RequestMetadata:
         request,
         configs=MappingProxyType(dict(request.configs)),
         replicas_assignments=None if assignments is None else MappingProxyType(dict(assignments)),
+    )
+
+
+def as_policies_see_it(command: CreateTopic, settings: Settings) -> RequestMetadata:
+    """What KIP-108 shows to a policy: the resolved counts, or the manual assignment, and the configs of the request."""
+    manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
+    return RequestMetadata(
+        topic=command.topic,
+        num_partitions=None if manual else validation.resolved_partitions(command, settings),
+        replication_factor=None if manual else validation.resolved_factor(command, settings),
+        replicas_assignments=manual,
+        configs={name: value for name, value in command.configs if value is not None},
+        principal=command.principal,
+        client_id=command.client_id,
     )

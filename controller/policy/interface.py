@@ -4,6 +4,8 @@ The shape is that of Kafka's `org.apache.kafka.server.policy.CreateTopicPolicy` 
 `CreateTopicPolicy`: one with a method `validate(request)` will do.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -80,3 +82,18 @@ class CreateTopicPolicy(ABC):
 
     def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
         """Let go of what `configure` took. What is raised here is logged."""
+
+
+class RuleInForce(msgspec.Struct, frozen=True):
+    """A rule of a file: `written` is what the file says of it, by key."""
+
+    name: str
+    enforced: bool
+    written: dict[str, str]
+
+
+class PolicyInForce(msgspec.Struct, frozen=True):
+    """A policy by the name of its class, with the rules that it has from a file."""
+
+    name: str
+    rules: tuple[RuleInForce, ...] = ()

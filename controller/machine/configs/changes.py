@@ -11,23 +11,31 @@ One wanted difference: Kafka's controller fails with UNKNOWN_SERVER_ERROR on an 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from controller.machine.commands.commands import AlterTopicConfigs
-from controller.machine.configs.table import BY_NAME
+from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs, CopyBrokerConfigs
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
+from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_ELECTION,
     explicit_configs,
     invalid_config,
+    min_insync_replicas,
     readable_configs,
+    too_long,
     validate_topic_configs,
 )
-from controller.machine.configs.values import ConfigType
+from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
+from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import Settings
-from events.catalog import ConfigOp, Configs
+from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, Settings, State
+from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
+from events.names import RequestId
 
-RESOURCE_TOPIC = 2
+TOPICS = 2
 """The resource type of topics in the AlterConfigs and DescribeConfigs APIs."""
 
 _RULE = "validation:alter-request"
@@ -51,15 +59,9 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
     bad = check_steps(ops)
     if bad is not None:
         return bad
-    altered = dict(current)
-    for op in ops:
-        new = _stepped(op, altered.get(op.name))
-        if isinstance(new, Rejection):
-            return new
-        if new is None:
-            altered.pop(op.name, None)
-        else:
-            altered[op.name] = new
+    altered = _after_ops(current, ops, _topic_list_default)
+    if isinstance(altered, Rejection):
+        return altered
     deletes = all(op.op == OpType.DELETE for op in ops)
     return _checked(altered, current, broker_defaults, deletes)
 
@@ -101,7 +103,7 @@ def _bad_resource(kind: int, name: str, times: int, others: Collection[int]) -> 
         return _invalid_request("Each resource must appear at most once.")
     if kind in others:
         return None
-    if kind != RESOURCE_TOPIC:
+    if kind != TOPICS:
         return _invalid_request(f"Unknown resource type {kind}")
     return _invalid_request("Default topic resources are not allowed.") if not name else None
 
@@ -128,21 +130,30 @@ def _unknown_operation(ops: Sequence[ConfigOp]) -> Rejection | None:
     return None
 
 
-def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
-    """The new text of one config; None when the topic no longer sets it."""
-    match op.op:
-        case OpType.SET:
-            return op.value
-        case OpType.DELETE:
-            return None
-    row = BY_NAME.get(op.name)
-    if row is None or row.kind is not ConfigType.LIST:
-        return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
-    return joined(op, (row.default or "") if text is None else text)
+def _after_ops(
+    current: Configs, ops: Iterable[ConfigOp], list_default: Callable[[str], str | None]
+) -> dict[str, str] | Rejection:
+    """Applies the operations. `list_default` returns the default of a config of type LIST, and None for other types."""
+    altered = dict(current)
+    for op in ops:
+        if op.op == OpType.DELETE:
+            altered.pop(op.name, None)
+        elif op.op == OpType.SET:
+            altered[op.name] = op.value or ""
+        else:
+            default = list_default(op.name)
+            if default is None:
+                return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+            altered[op.name] = _joined(op, altered.get(op.name, default))
+    return altered
 
 
-def joined(op: ConfigOp, text: str) -> str:
-    """A list after items were appended to it, or subtracted from it."""
+def _topic_list_default(name: str) -> str | None:
+    row = BY_NAME.get(name)
+    return (row.default or "") if row is not None and row.kind is ConfigType.LIST else None
+
+
+def _joined(op: ConfigOp, text: str) -> str:
     items = [item for item in _java_split(text) if item]
     for item in map(str.strip, _java_split(op.value or "")):  # blanks around items are not stored
         if op.op == OpType.APPEND and item not in items:
@@ -168,3 +179,168 @@ def _checked(
     checked = readable_configs(configs) if deletes else configs
     rejection = validate_topic_configs(checked, broker_defaults, existing=current)
     return rejection or (configs if deletes else explicit_configs(configs))
+
+
+CLIENT_METRICS = 16
+"""Kafka's number of client metrics among what has configs."""
+LISTS = {
+    "config.providers": "",
+    "cordoned.log.dirs": "",
+    "listeners": "PLAINTEXT://:9092",
+    "log.cleanup.policy": "delete",
+    "match": "",
+    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+    "metrics": "",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+    "ssl.cipher.suites": "",
+    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    "streams.rack.aware.assignment.tags": "",
+}
+"""The dynamic configs that are lists, so that APPEND and SUBTRACT have a meaning, with what they are where not set."""
+BY_CONTROLLER = "User:topicwright"
+"""Who changes what the controller changes by itself."""
+
+
+def alter(state: State, command: AlterResourceConfigs) -> Decision:
+    """Change the dynamic configs of what is not a topic. A request is done as a whole or not at all."""
+    before = state.cluster.configs_of(command.kind, command.name)
+    after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
+    after = _invalid(command, after, state.cluster) or after
+    if isinstance(after, Rejection):
+        return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
+    rejection = _unsafe(command, before, after, state.cluster)
+    if rejection is not None:
+        code = int(rejection.code)
+        return Decision((), (Answer(command.request_id, command.topic, code, rejection.message, rejection.rule),))
+    answer = Answer(command.request_id, command.topic, 0)
+    if command.validate_only or after == before:
+        return Decision((), (answer,))
+    who = (command.principal, command.client_id, command.host)
+    event = ResourceConfigsChanged(command.request_id, command.kind, command.name, after, *who, before)
+    return Decision((event,), (answer,))
+
+
+def copy(state: State, command: CopyBrokerConfigs) -> Decision:
+    """Take over the dynamic configs of brokers; nothing where they are the same."""
+    before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
+    changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
+    return Decision(
+        tuple(
+            ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
+            for name in changed
+        )
+    )
+
+
+def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:
+    """What comes with features that have eligible leader replicas: all brokers go by one min.insync.replicas, that of
+    this controller, as Kafka sets it then. Else a broker could acknowledge with fewer in sync than eligibility reckons
+    with, and records would be lost when one that is eligible leads."""
+    if dict(features).get(ELIGIBLE_REPLICAS, 0) == 0:
+        return []
+    changed: list[tuple[str, Configs]] = []
+    for (kind, name), configs in cluster.resource_configs:
+        if kind == BROKERS and name and MIN_INSYNC_REPLICAS in dict(configs):
+            changed.append((name, tuple(pair for pair in configs if pair[0] != MIN_INSYNC_REPLICAS)))
+    of_all = dict(cluster.configs_of(BROKERS, ""))
+    if MIN_INSYNC_REPLICAS not in of_all:
+        of_all[MIN_INSYNC_REPLICAS] = str(min_insync_replicas((), cluster.settings))
+        changed.append(("", tuple(sorted(of_all.items()))))
+    return [
+        ResourceConfigsChanged(request_id, BROKERS, name, configs, BY_CONTROLLER, None) for name, configs in changed
+    ]
+
+
+def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | None:
+    if command.denied:
+        what = "Group" if command.kind == GROUPS else "Cluster"
+        return Rejection(ErrorCode(command.denied), f"{what} authorization failed.", "authorizer")
+    if command.kind == BROKERS:
+        return _unknown_broker(command.name, cluster) or check_steps(command.ops)
+    if not command.name:
+        return Rejection(ErrorCode.INVALID_REQUEST, "Default resources of this type are not allowed.", _RULE)
+    return check_steps(command.ops)
+
+
+def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit()):
+        return Rejection(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}; allowed: a broker's id", _RULE)
+    if int(name) in cluster.brokers:
+        return None
+    return Rejection(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.", _RULE)
+
+
+def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Configs | Rejection:
+    """The dynamic configs after these steps, or in place of those before, sorted; or why it cannot be."""
+    configs = _after_ops(before if incremental else (), ops, LISTS.get)
+    if isinstance(configs, Rejection):
+        return configs
+    for name in {op.name for op in ops if op.op != OpType.DELETE}:
+        configs[name] = _canonical(name, configs[name])
+    return too_long(configs) or tuple(sorted(configs.items()))
+
+
+def _canonical(name: str, text: str) -> str:
+    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name)
+    if row is not None:
+        return canonical_text(name, row.kind, row.allowed, text)
+    return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
+
+
+def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
+    """The rejection of the configs of a group; of brokers, with a new value that topics would inherit."""
+    if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
+        return None
+    if command.kind == GROUPS:
+        return invalid_group_configs(after, within=not has_real_brokers(cluster))
+    texts = dict(after) if command.kind == BROKERS else {}
+    for op in command.ops:
+        row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)
+        value = None if row is None or text is None else read_value(op.name, row.kind, None, text)
+        if isinstance(value, Bad):
+            return Rejection(ErrorCode.INVALID_CONFIG, value.message, _RULE)
+    return None
+
+
+def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, cluster: Cluster) -> Rejection | None:
+    """With eligible leader replicas all brokers must go by one min.insync.replicas (KIP-966)."""
+    if command.kind != BROKERS or cluster.feature(ELIGIBLE_REPLICAS) == 0:
+        return None
+    key = MIN_INSYNC_REPLICAS
+    if not command.name and key in dict(before) and key not in dict(after):
+        message = f"Cluster-level {key} cannot be removed while ELR is enabled."
+        return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+    if command.name and any(op.name == key for op in command.ops):
+        message = f"Broker-level {key} cannot be altered while ELR is enabled."
+        return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+    return None
+
+
+
+_ENTITIES = {TOPICS: "topics", BROKERS: "brokers", GROUPS: "groups"}
+_Kinds = Mapping[str, ConfigType]
+_BY_CONTROLLER: _Kinds = {name: BY_NAME[name].kind for name in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)}
+_BY_BROKERS: _Kinds = {row.name: row.kind for row in GROUP_CONFIGS.values() if row.kind is ConfigType.INT}
+_READ: dict[int, _Kinds] = {TOPICS: _BY_CONTROLLER, BROKERS: _BY_CONTROLLER, GROUPS: _BY_BROKERS}
+
+
+def unreadable(kind: int, configs: Configs) -> Configs:
+    """Those configs of a resource that Kafka cannot read."""
+    kinds = _READ.get(kind, {})
+    return tuple((name, text) for name, text in configs if name in kinds and not _is_plain(name, kinds[name], text))
+
+
+def repair(kind: int, resource: str, name: str, text: str) -> str:
+    """The `kafka-configs` command that repairs a value, or deletes it if no valid value can be read from it."""
+    entity = f"--entity-name '{resource}'" if resource else "--entity-default"
+    canonical = canonical_text(name, _READ[kind][name], None, text)
+    is_value = _is_plain(name, _READ[kind][name], canonical)
+    change = f"--add-config {name}={canonical}" if is_value else f"--delete-config {name}"
+    return f"kafka-configs --bootstrap-server HOST:PORT --alter --entity-type {_ENTITIES[kind]} {entity} {change}"
+
+
+def _is_plain(name: str, kind: ConfigType, text: str) -> bool:
+    return text == text.strip() and not isinstance(read_value(name, kind, None, text), Bad)

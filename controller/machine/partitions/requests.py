@@ -1,22 +1,245 @@
-"""Deciding on what clients ask of the partitions of real brokers: elections (KIP-460) and reassignments (KIP-455).
+"""Deciding on what real brokers report of partitions: in-sync sets (AlterPartition), directories, a need for producer
+ids; and what brokers that come and go mean for their partitions.
 
-Each partition is answered for itself, with Kafka 4.3's codes and messages. What is refused changes nothing and is not
-recorded; the reason of what is done names who requested it.
+Checks, their order and their codes are those of Kafka 4.3's ReplicationControlManager.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from controller.machine import validation
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions import reports
+from controller.machine.partitions import blocks, rules
 from controller.machine.partitions.after_events import after_step, with_partition
-from controller.machine.partitions.changes import Election, Ids, Wanted, change, is_reassigned, replica_metadata_of
+from controller.machine.partitions.changes import (
+    Election,
+    Ids,
+    Rules,
+    Wanted,
+    change,
+    is_reassigned,
+    replica_metadata_of,
+)
 from controller.machine.partitions.rules import election_for, rules_for
 from controller.machine.state import Cluster, State, Topic
-from events.catalog import Event, Partition, PartitionChanged
-from events.names import TopicName
+from events.catalog import Event, Partition, PartitionChanged, ProducerIdsAllocated
+from events.names import NO_LEADER, BrokerId, RequestId, TopicName
+
+PRODUCER_IDS_PER_BLOCK = 1000
+
+
+# Brokers come and go.
+
+
+def settle(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
+    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
+    do it; none if it is."""
+    events: list[Event] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
+    settled: dict[int, Partition] = {}
+    for index, before in blocks.numbered(topic.partitions, span):
+        if rules.is_untouched(before, cluster):
+            continue
+        filled, fills = rules.fill(topic.name, index, before, cluster)
+        events += fills
+        lost, unclean = rules.lost_members(filled, cluster), rules.unclean_members(filled, cluster)
+        isr = tuple(member for member in filled.isr if member not in lost and member not in unclean)
+        wanted = Wanted(isr=isr, unclean=unclean, election=election)
+        changed = change(topic.name, index, filled, wanted, topic_rules, reason)
+        if changed is not None:
+            events.append(changed)
+            filled = after_step(filled, changed)
+        if fills or changed is not None:
+            settled[index] = filled
+    return (replace(topic, partitions=blocks.changed(topic.partitions, settled)) if events else topic), events
+
+
+def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> list[Event]:
+    """Preferred leaders where they are in sync and others lead; in a span of the topic's partitions, or in all."""
+    events: list[Event] = []
+    topic_rules = rules.rules_for(topic, cluster)
+    for index, partition in blocks.numbered(topic.partitions, span):
+        if partition.leader not in (partition.replicas[0], -1):
+            changed = change(
+                topic.name, index, partition, Wanted(election=Election.PREFERRED), topic_rules, "leaders balanced"
+            )
+            if changed is not None:
+                events.append(changed)
+    return events
+
+
+# What brokers report, and are answered.
+
+
+def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) -> bool:
+    """Whether it is not the registered incarnation of the broker that speaks."""
+    broker = cluster.brokers.get(broker_id)
+    return broker is None or broker.broker_epoch != broker_epoch
+
+
+def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
+    """What another incarnation of a broker is answered."""
+    broker = cluster.brokers.get(broker_id)
+    known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
+    message = f"Broker {broker_id} {known}."
+    return Decision((), (Answer(request_id, topic, int(ErrorCode.STALE_BROKER_EPOCH), message),))
+
+
+def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
+    """In-sync sets as a real leader reports them, each on top of the one before. A change that completes a reassignment
+    may elect another leader: then the leader that reported it is answered with an error."""
+    cluster = state.cluster
+    if is_stale(cluster, command.broker_id, command.broker_epoch):
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
+    topic = topic_named(state, command.topic)
+    if topic is None or command.topic_id not in (None, topic.topic_id):
+        refusals = tuple(PartitionAnswer(one.partition, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in command.reports)
+        return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
+    events: list[Event] = []
+    answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
+    for report in command.reports:
+        changed, answer = _report(topic, command.broker_id, report, cluster, topic_rules, election)
+        answers.append(answer)
+        if changed is not None:
+            events.append(changed)
+            after = after_step(topic.partitions[report.partition], changed)
+            topic = with_partition(topic, report.partition, after)
+    return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
+
+
+def _report(
+    topic: Topic,
+    broker_id: BrokerId,
+    report: commands.IsrReport,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
+) -> tuple[PartitionChanged | None, PartitionAnswer]:
+    if not 0 <= report.partition < len(topic.partitions):
+        return None, PartitionAnswer(report.partition, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    partition = topic.partitions[report.partition]
+    code = refusal(partition, broker_id, report, cluster)
+    if code is not None:
+        return None, PartitionAnswer(report.partition, int(code))
+    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=election)
+    changed = change(topic.name, report.partition, partition, wanted, topic_rules, f"reported by broker {broker_id}")
+    if changed is None:
+        return None, PartitionAnswer(report.partition, 0, "", partition)
+    if changed.leader not in (None, broker_id):
+        return changed, PartitionAnswer(report.partition, int(ErrorCode.NEW_LEADER_ELECTED))
+    return changed, PartitionAnswer(report.partition, 0, "", after_step(partition, changed))
+
+
+def refusal(
+    partition: Partition, broker_id: BrokerId, report: commands.IsrReport, cluster: Cluster
+) -> ErrorCode | None:
+    """The error that a leader's report of its in-sync set is answered with, if it is refused."""
+    if report.leader_epoch > partition.leader_epoch or report.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER  # it is the controller that is behind
+    if report.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if report.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if not _is_valid_isr(report.isr, partition):
+        return ErrorCode.INVALID_REQUEST
+    if report.recovering and (len(report.isr) > 1 or not replica_metadata_of(partition).recovering):
+        return ErrorCode.INVALID_REQUEST
+    return None if _are_eligible(report, cluster) else ErrorCode.INELIGIBLE_REPLICA
+
+
+def _is_valid_isr(isr: Ids, partition: Partition) -> bool:
+    distinct = len(set(isr)) == len(isr)
+    return distinct and partition.leader in isr and all(one >= 0 and one in partition.replicas for one in isr)
+
+
+def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
+    """Whether all members are live, and still the incarnations that the leader means (KIP-903)."""
+    epochs = report.broker_epochs or (-1,) * len(report.isr)
+    return all(
+        cluster.is_live(member) and epoch in (-1, cluster.brokers[member].broker_epoch)
+        for member, epoch in zip(report.isr, epochs, strict=True)
+    )
+
+
+def assign_directories(state: State, command: commands.AssignDirectories) -> Decision:
+    """Directories of replicas as their broker reports them (KIP-858); one in a failed directory neither leads nor is in
+    sync."""
+    cluster = state.cluster
+    if is_stale(cluster, command.broker_id, command.broker_epoch):
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
+    topic = topic_named(state, command.topic)
+    if topic is None or topic.topic_id != command.topic_id:
+        code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+        refusals = tuple(PartitionAnswer(index, code) for index, _ in command.directories)
+        return Decision((), (Answer(command.request_id, command.topic, 0, partitions=refusals),))
+    events: list[Event] = []
+    answers: list[PartitionAnswer] = []
+    topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
+    for index, directory in command.directories:
+        refused = _not_a_replica(topic, index, command.broker_id)
+        answers.append(PartitionAnswer(index, int(refused or 0)))
+        if refused is None:
+            for changed in _assigned(topic, index, command.broker_id, directory, cluster, topic_rules, election):
+                events.append(changed)
+                topic = with_partition(topic, index, after_step(topic.partitions[index], changed))
+    return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
+
+
+def _not_a_replica(topic: Topic, index: int, broker_id: BrokerId) -> ErrorCode | None:
+    if not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None if broker_id in topic.partitions[index].replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _assigned(
+    topic: Topic,
+    index: int,
+    broker_id: BrokerId,
+    directory: bytes,
+    cluster: Cluster,
+    topic_rules: Rules,
+    election: Election,
+) -> Iterator[PartitionChanged]:
+    partition, broker = topic.partitions[index], cluster.brokers[broker_id]
+    others = tuple(member for member in partition.isr if member != broker_id)
+    reason = f"directory told by broker {broker_id}"  # as logs have it
+    to = Wanted(directories={broker_id: directory})
+    was_online = rules.is_online(broker, rules.directory_of(partition, broker_id))
+    if rules.is_online(broker, directory) and not was_online:
+        # The replica was made anew, without records. A live broker is in sync only as what it is since it registered.
+        to = replace(to, isr=None if cluster.is_live(broker_id) else others, unclean=(broker_id,))
+    assigned = change(topic.name, index, partition, to, topic_rules, reason)
+    if assigned is not None:
+        yield assigned
+        partition = after_step(partition, assigned)
+    if not rules.is_online(broker, directory):
+        then, reason = Wanted(isr=others, election=election), f"directory of broker {broker_id} failed"
+    elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
+        then, reason = Wanted(election=election), f"directory of broker {broker_id} is online"
+    else:
+        return
+    changed = change(topic.name, index, partition, then, topic_rules, reason)
+    if changed is not None:
+        yield changed
+
+
+def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
+    """A block of producer ids that no broker had before (KIP-730)."""
+    cluster = state.cluster
+    if is_stale(cluster, command.broker_id, command.broker_epoch):
+        return stale(command.request_id, command.topic, cluster, command.broker_id)
+    first = cluster.next_producer_id
+    event = ProducerIdsAllocated(command.broker_id, command.broker_epoch, first, first + PRODUCER_IDS_PER_BLOCK)
+    return Decision((event,), (Answer(command.request_id, command.topic, 0, number=first),))
+
 
 Outcome = PartitionChanged | Rejection | None
 _RULE = "validation:partition"
@@ -28,7 +251,7 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            events += reports.balance(topic, state.cluster, command.span)
+            events += balance(topic, state.cluster, command.span)
     return Decision(tuple(events)) if events else NOTHING
 
 
