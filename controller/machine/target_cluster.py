@@ -12,10 +12,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import readiness
+from controller.machine.apply import after_change
 from controller.machine.commands import cluster as commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, foreign
-from controller.machine.partitions.after_events import after_change
 from controller.machine.readiness import answer_waiter, answers_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.after_events import with_partition
+from controller.machine.apply import with_partition
 from controller.machine.partitions.blocks import BLOCK
 from controller.machine.state import Topic
 from events.catalog import Partition

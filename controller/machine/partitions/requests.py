@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from controller.machine import validation
+from controller.machine.apply import after_step, with_partition
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import blocks, rules
-from controller.machine.partitions.after_events import after_step, with_partition
 from controller.machine.partitions.changes import (
     Election,
     Ids,

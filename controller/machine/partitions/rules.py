@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from zlib import crc32
 
+from controller.machine.apply import after_fill
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
-from controller.machine.partitions.after_events import after_fill
 from controller.machine.partitions.changes import UNASSIGNED, Election, Ids, Rules
 from controller.machine.state import ELIGIBLE_REPLICAS, Broker, Cluster, Topic
 from events.catalog import Partition, PlaceholderFilled, ReplicaMetadata

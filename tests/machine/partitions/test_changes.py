@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.machine.partitions.after_events import after_step
+from controller.machine.apply import after_step
 from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
 from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
