@@ -19,8 +19,8 @@ import msgspec
 
 from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode

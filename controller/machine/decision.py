@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import NO_TOPIC
+from controller.machine.commands import NO_TOPIC
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Broker, State, Topic
 from events.access import Acl

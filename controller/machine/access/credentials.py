@@ -14,8 +14,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from controller.machine.access.pieces import changed
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, ScramCredential, State

@@ -9,8 +9,8 @@ from __future__ import annotations
 from controller.machine import acls as codes
 from controller.machine.access.cidr import address_range, is_range
 from controller.machine.acls import Acls
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State

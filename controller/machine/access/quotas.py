@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
 from controller.machine.decision import Answer, Decision, Detail, topic_named
 from controller.machine.errors import ErrorCode

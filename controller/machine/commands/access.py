@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import NO_TOPIC, Command
+from controller.machine.commands import NO_TOPIC, Command
 from events.access import Acl, QuotaEntity, RequestsRefused
 from events.names import TopicName
 

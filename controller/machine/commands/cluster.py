@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import Command
+from controller.machine.commands import Command
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
 

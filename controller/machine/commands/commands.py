@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import access, cluster
-from controller.machine.commands.base import NO_TOPIC, Command
+from controller.machine.commands import NO_TOPIC, Command, access, cluster
 from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
