@@ -24,7 +24,7 @@ from typing import Final, Literal, Protocol
 
 from controller.kafka.session import normal_host
 from controller.machine import acls as codes
-from controller.machine.access.cidr import in_range, is_range
+from controller.machine.access.acls import in_range, is_range
 from controller.machine.acls import Acls, Entries, Pattern
 from events.access import Acl
 

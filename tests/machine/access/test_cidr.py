@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.kafka.session import normal_host
-from controller.machine.access.cidr import address_range, in_range
+from controller.machine.access.acls import address_range, in_range
 from controller.machine.access.permissions import create_acls
 from controller.machine.commands.access import CreateAcls
 from controller.machine.state import Cluster, DictTopics, State
