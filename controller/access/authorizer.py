@@ -23,9 +23,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol
 
 from controller.kafka.session import normal_host
-from controller.machine import acls as codes
-from controller.machine.access.acls import in_range, is_range
-from controller.machine.acls import Acls, Entries, Pattern
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls, Entries, Pattern, in_range, is_range
 from events.access import Acl
 
 Operation = Literal[

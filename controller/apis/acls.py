@@ -29,8 +29,8 @@ from controller.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
-from controller.machine.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode

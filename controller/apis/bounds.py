@@ -14,7 +14,7 @@ from controller.kafka.messages import ApiKey, Encoded, Message
 from controller.kafka.messages.create_partitions import CreatePartitionsRequest
 from controller.kafka.messages.create_topics import CreateTopicsRequest
 from controller.kafka.messages.delete_acls import DeleteAclsRequest
-from controller.machine.acls import ANY, LITERAL, PREFIXED
+from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 

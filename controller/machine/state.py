@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from controller.machine.access.acls import Acls
 from controller.machine.access.pieces import changed
-from controller.machine.acls import Acls
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature

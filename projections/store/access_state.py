@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.access.acls import Acls, Entries
 from controller.machine.access.pieces import differing
-from controller.machine.acls import Acls, Entries
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 from events.logs.log import EventLog

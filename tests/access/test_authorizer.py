@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.access.authorizer import OPERATION_CODES, Operation, StandardAuthorizer
-from controller.machine import acls as codes
-from controller.machine.acls import Acls
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls
 from events.access import Acl
 from tests.machine.access.tables import acl
 

@@ -18,7 +18,7 @@ from controller.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRe
 from controller.kafka.messages.describe_acls import DescribeAclsRequest
 from controller.kafka.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from controller.machine.acls import Acls
+from controller.machine.access.acls import Acls
 from controller.machine.errors import ErrorCode
 from events.access import AclsCreated, AclsDeleted, QuotasChanged, RequestsRefused
 from events.catalog import CreateRejected, Event

@@ -29,7 +29,7 @@ from controller.kafka.messages import describe_topic_partitions as describe_part
 from controller.kafka.messages import describe_user_scram_credentials as describe_scram
 from controller.kafka.messages import incremental_alter_configs as incremental
 from controller.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from controller.machine.acls import Acls
+from controller.machine.access.acls import Acls
 from tests.apis.rig import Rig, rig
 
 POLICY_VIOLATION = 44

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from controller.machine.acls import Acls
+from controller.machine.access.acls import Acls
 from controller.machine.apply import apply
 from controller.machine.commands import commands
 from controller.machine.commands.commands import AnyCommand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.machine.acls import Acls
+from controller.machine.access.acls import Acls
 from controller.machine.state import Cluster
 from events.access import QuotaEntity
 from projections.store.access_state import ACL, QUOTA, put_access

@@ -6,9 +6,8 @@ Who may change entries is checked before: a command is only made for somebody wh
 
 from __future__ import annotations
 
-from controller.machine import acls as codes
-from controller.machine.access.acls import address_range, is_range
-from controller.machine.acls import Acls
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls, address_range, is_range
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
 from controller.machine.decision import NOTHING, Answer, Decision, Detail

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from controller.machine.acls import Acls, covers, pattern_of
+from controller.machine.access.acls import Acls, covers, pattern_of
 from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
