@@ -19,8 +19,7 @@ from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name
 from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
 from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
-from controller.machine.configs.changes import OpType, check_steps
-from controller.machine.configs.resource_configs import LISTS, altered
+from controller.machine.configs.changes import LISTS, OpType, altered, check_steps
 from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym

@@ -20,7 +20,7 @@ from typing import Any
 from controller.machine import changing, creating, discovering, observing
 from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
-from controller.machine.configs import resource_configs
+from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.keeping import kept
 from controller.machine.partitions import reports, requests

@@ -6,7 +6,7 @@ from __future__ import annotations
 from controller.machine import readiness
 from controller.machine.apply import after_change, with_partition
 from controller.machine.commands import commands
-from controller.machine.configs.resource_configs import with_one_min_isr
+from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, about_broker, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import leadership, reports

@@ -19,8 +19,7 @@ from controller.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from controller.machine.configs.changes import OpType
-from controller.machine.configs.resource_configs import LISTS
+from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from events.catalog import LeaderElected, ResourceConfigsChanged

@@ -22,8 +22,8 @@ from controller.apis.tables import administration, descriptions, rows
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
+from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
-from controller.machine.configs.resource_configs import CLIENT_METRICS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 

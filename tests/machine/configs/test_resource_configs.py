@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.machine.commands.commands import AlterResourceConfigs
-from controller.machine.configs import resource_configs
+from controller.machine.configs import changes
 from controller.machine.configs.changes import OpType
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
