@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from controller.brokers.port import CommandSink
-from controller.machine.configs.unreadable import TOPICS, repair, unreadable
+from controller.machine.configs.changes import TOPICS, repair, unreadable
 from events.catalog import (
     Configs,
     Event,

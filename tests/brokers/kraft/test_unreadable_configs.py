@@ -6,8 +6,8 @@ import pytest
 import structlog
 
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
+from controller.machine.configs.changes import TOPICS, repair, unreadable
 from controller.machine.configs.groups import GROUPS
-from controller.machine.configs.unreadable import TOPICS, repair, unreadable
 from controller.machine.state import BROKERS
 from events.catalog import Configs, ResourceConfigsChanged, TopicDiscovered, TopicVanished
 from events.names import RequestId, TopicId, TopicName
