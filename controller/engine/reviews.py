@@ -18,12 +18,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from itertools import chain
 
-from controller.machine.changing import ELECTED_AT_ONCE_MAX
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_settled
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Topic
+from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, TopicName, shard_key
