@@ -26,8 +26,8 @@ from controller.machine.commands.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
-from controller.machine.discovering import OBSERVED, is_provisional
 from controller.machine.state import Broker, Topic
+from controller.machine.target_cluster import OBSERVED, is_provisional
 from events.catalog import Configs, Endpoint
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 

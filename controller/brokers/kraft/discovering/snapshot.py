@@ -27,8 +27,8 @@ from controller.brokers.kraft.discovering.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projection import TOPICS
-from controller.machine.discovering import vanish
 from controller.machine.state import Cluster, State, Topic
+from controller.machine.target_cluster import vanish
 from events import catalog
 from events.followed import skipped_to
 from events.names import BrokerId, ShardKey, TopicName, shard_key

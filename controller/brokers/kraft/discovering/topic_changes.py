@@ -21,8 +21,8 @@ from controller.brokers.kraft.discovering.topics import (
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import TOPICS, config_records
-from controller.machine.discovering import vanish
 from controller.machine.state import State, Topic
+from controller.machine.target_cluster import vanish
 from events import catalog
 from events.catalog import Configs, Partition
 from events.names import ShardKey, TopicId, TopicName, shard_key
