@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from controller.machine import validation
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions import placement
+from controller.machine.partitions import rules
 from controller.release import RELEASE as THIS_RELEASE
 from events.catalog import (
     BrokerUnfenced,
