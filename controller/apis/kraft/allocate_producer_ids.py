@@ -9,7 +9,7 @@ from controller.kafka.handling import RequestContext
 from controller.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from controller.machine.commands.commands import AllocateProducerIds
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.reports import PRODUCER_IDS_PER_BLOCK
+from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from events.names import BrokerId
 
 
