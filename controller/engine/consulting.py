@@ -2,7 +2,7 @@
 decisions out, if there is one.
 
 A create comes back stamped with the time at which it was judged, so that the time of the log never goes back. What
-policies are shown is in `controller.policy.shown`.
+policies are shown is in `controller.policy.chain`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from controller.brokers.cluster.clearing import Planned
 from controller.machine.commands.commands import CreateTopic, DryRunResult, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.state import Settings, State
+from controller.policy.chain import as_policies_see_it
 from controller.policy.runner import PolicyJudge
-from controller.policy.shown import as_policies_see_it
 
 
 class Clears(Protocol):

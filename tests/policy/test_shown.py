@@ -6,7 +6,7 @@ import pytest
 
 from controller.machine.commands.commands import CreateTopic
 from controller.policy import RequestMetadata
-from controller.policy.shown import as_policies_see_it
+from controller.policy.chain import as_policies_see_it
 from tests.machine.tables import command, given
 
 Assigned = dict[int, tuple[int, ...]] | None

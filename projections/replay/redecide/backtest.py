@@ -30,8 +30,8 @@ from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
+from controller.policy.chain import as_policies_see_it
 from controller.policy.loading import PolicyLoadError
-from controller.policy.shown import as_policies_see_it
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
 from events.codec import decode_event
 from projections.replay.errors import ReplayError
