@@ -24,7 +24,7 @@ from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
-from controller.policy.in_force import PolicyInForce
+from controller.policy.interface import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
 from projections.shown.quorum_types import QuorumShape

@@ -17,8 +17,7 @@ import msgspec
 from controller.machine import validation
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.state import Settings
-from controller.policy.in_force import PolicyInForce, RuleInForce
-from controller.policy.interface import PolicyViolation, RequestMetadata
+from controller.policy.interface import PolicyInForce, PolicyViolation, RequestMetadata, RuleInForce
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")

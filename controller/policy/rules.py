@@ -20,8 +20,7 @@ import msgspec
 from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.patterns import ALLOWED, Pattern, PatternError
-from controller.policy.in_force import RuleInForce
-from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata
+from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata, RuleInForce
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
 from events.catalog import Observation
 from events.logs.log import read_text

@@ -19,8 +19,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
-from controller.policy.in_force import PolicyInForce
-from controller.policy.interface import RequestMetadata
+from controller.policy.interface import PolicyInForce, RequestMetadata
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.policy.in_force import PolicyInForce
+from controller.policy.interface import PolicyInForce
 from projections.shown.json_types import AsOfShape, BrokerShape, EventShape
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 import msgspec
 
-from controller.policy.in_force import PolicyInForce
+from controller.policy.interface import PolicyInForce
 from events.names import BrokerId
 from projections.queries.backwards import newest_of_broker
 from projections.queries.counting import Counted, counted_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.policy.in_force import PolicyInForce
+from controller.policy.interface import PolicyInForce
 from tests.http.service import POLICY, Judge, owned, service
 from tests.http.test_permissions import Half
 

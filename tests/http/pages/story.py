@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from controller.policy.in_force import PolicyInForce, RuleInForce
+from controller.policy.interface import PolicyInForce, RuleInForce
 from projections.shown.quorum_types import QuorumShape, VoterShape
 from tests.http.service import POLICY, Judge, Service, owned, service
 
