@@ -9,8 +9,7 @@ import pytest
 from controller.policy import PolicyViolation
 from controller.policy.chain import ALLOWED, PolicyChain
 from controller.policy.loading import PolicyLoadError, load_policies
-from controller.policy.rules import TopicRules
-from controller.policy.rules_file import RulesError
+from controller.policy.rules import RulesError, TopicRules
 from events.catalog import Observation
 from tests.policy.requests import request, rows
 

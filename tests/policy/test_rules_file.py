@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.policy.rules_file import RulesError, read_rules
+from controller.policy.rules import RulesError, read_rules
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
@@ -156,7 +156,7 @@ def test_names_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.Monkey
 
         __hash__ = str.__hash__
 
-    monkeypatch.setattr("controller.policy.rules_file._name", lambda _, value: Name(value))
+    monkeypatch.setattr("controller.policy.rules._name", lambda _, value: Name(value))
     assert [rule.name for rule in read_rules(file)] == names
     assert compared < 1000 + len(names)
 
