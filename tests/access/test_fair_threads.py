@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.access.fair_threads import NICENESS, FairThreads, party_of
+from controller.access.users import NICENESS, FairThreads, party_of
 
 
 @pytest.fixture
