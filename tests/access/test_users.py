@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.access import users as module
-from controller.access.made_up import MadeUp
-from controller.access.users import THREADS, Users
+from controller.access.users import THREADS, MadeUp, Users
 from controller.access.users_file import matches, set_password
 from controller.kafka.sasl.scram import credential_of, salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
