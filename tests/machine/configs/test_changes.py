@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.machine.configs.changes import (
-    RESOURCE_TOPIC,
+    TOPICS,
     OpType,
     check_resources,
     incremental_alter,
@@ -119,7 +119,7 @@ def test_broker_level_settings_count_when_values_must_fit_together() -> None:
 
 
 def test_resources_of_a_request() -> None:
-    resources = [(RESOURCE_TOPIC, "a"), (RESOURCE_TOPIC, "b"), (RESOURCE_TOPIC, "a"), (4, "1"), (RESOURCE_TOPIC, "")]
+    resources = [(TOPICS, "a"), (TOPICS, "b"), (TOPICS, "a"), (4, "1"), (TOPICS, "")]
     verdicts = [None if each is None else (each.code, each.message) for each in check_resources(resources)]
     twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     unknown = (ErrorCode.INVALID_REQUEST, "Unknown resource type 4")
