@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controller.machine import changing, creating, discovering, observing
+from controller.machine import observing, target_cluster, topics
 from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.keeping import kept
-from controller.machine.partitions import reports, requests
+from controller.machine.partitions import requests
 from controller.machine.state import State
 
 
@@ -43,10 +43,10 @@ def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
 
 
 _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
-    commands.CreateTopic: creating.create_topic,
-    commands.CreatePartitions: changing.create_partitions,
-    commands.DeleteTopic: changing.delete_topic,
-    commands.AlterTopicConfigs: changing.alter_configs,
+    commands.CreateTopic: topics.create_topic,
+    commands.CreatePartitions: topics.create_partitions,
+    commands.DeleteTopic: topics.delete_topic,
+    commands.AlterTopicConfigs: topics.alter_configs,
     commands.RegisterBroker: observing.register,
     commands.UnregisterBroker: observing.unregister,
     commands.FenceBroker: observing.fence,
@@ -55,20 +55,20 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.AlterPartition: observing.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
     access.DrawLoginSecret: credentials.draw_secret,
-    commands.AssignDirectories: reports.assign_directories,
-    commands.AllocateProducerIds: reports.allocate_producer_ids,
+    commands.AssignDirectories: requests.assign_directories,
+    commands.AllocateProducerIds: requests.allocate_producer_ids,
     commands.ElectLeaders: requests.elect_leaders,
     commands.BalanceLeaders: requests.balance_leaders,
     commands.ReassignPartitions: requests.reassign_partitions,
-    commands.AlterResourceConfigs: resource_configs.alter,
-    commands.CopyBrokerConfigs: resource_configs.copy,
+    commands.AlterResourceConfigs: changes.alter,
+    commands.CopyBrokerConfigs: changes.copy,
     commands.ConfirmMetadata: observing.confirm,
     commands.ReportLeader: observing.report_leader,
     commands.ExpireRequest: observing.expire,
-    cluster.DiscoverTopic: discovering.discover,
-    cluster.DiscoverDeletion: discovering.discover_deletion,
-    cluster.RefuseCreation: discovering.refuse_creation,
-    cluster.FinishChange: discovering.finish_change,
+    cluster.DiscoverTopic: target_cluster.discover,
+    cluster.DiscoverDeletion: target_cluster.discover_deletion,
+    cluster.RefuseCreation: target_cluster.refuse_creation,
+    cluster.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: observing.record_head,
     access.CreateAcls: permissions.create_acls,

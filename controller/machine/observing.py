@@ -9,7 +9,7 @@ from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, about_broker, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import leadership, reports
+from controller.machine.partitions import leadership, requests
 from controller.machine.readiness import answer_waiter, answers_of
 from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
 from events import catalog
@@ -53,7 +53,7 @@ def fence(state: State, command: commands.FenceBroker) -> Decision:
     """A live broker is gone. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced:
         return about_broker(command.request_id, known)
     fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
@@ -64,7 +64,7 @@ def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
     """A fenced broker is live. What it can lead or fill is looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or not known.fenced:
         return about_broker(command.request_id, known)
     unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
@@ -105,7 +105,7 @@ def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
     """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced or known.leaving:
         return about_broker(command.request_id, known)
     return about_broker(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
@@ -115,7 +115,7 @@ def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
     """Other log directories of a broker are online, or cordoned. `review` then looks at the topics."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or (known.log_dirs, known.cordoned) == (command.log_dirs, command.cordoned):
         return about_broker(command.request_id, known)
     changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs, command.cordoned)
@@ -179,7 +179,7 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
     """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
     if command.broker_epoch is not None:
-        return reports.alter_partition(state, command)
+        return requests.alter_partition(state, command)
     topic = topic_named(state, command.topic)
     if topic is None:
         return NOTHING

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from controller.controller_api import Reply
+from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
-from controller.machine.partitions import after_events, blocks, leadership
+from controller.machine.partitions import blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.leadership import is_settled
 from controller.machine.state import Topic
@@ -207,7 +208,7 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
         work["reported"] += len(command.reports) if isinstance(command, AlterPartition) else 0
         observing(command)
 
-    monkeypatch.setattr(after_events, "changed", copied)
+    monkeypatch.setattr(machine_apply, "changed", copied)
     monkeypatch.setattr(leadership, "changed", copied)
     monkeypatch.setattr(stored_topics, "encode_topic", written)
     monkeypatch.setattr(stage.controller, "observe", observed)

@@ -319,7 +319,6 @@ def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, clus
     return None
 
 
-
 _ENTITIES = {TOPICS: "topics", BROKERS: "brokers", GROUPS: "groups"}
 _Kinds = Mapping[str, ConfigType]
 _BY_CONTROLLER: _Kinds = {name: BY_NAME[name].kind for name in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import IsrReport
 from controller.machine.configs.topic_configs import allows_unclean_election
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import placement, reports
+from controller.machine.partitions import requests, rules
 from controller.machine.partitions.blocks import Span, changed, numbered
 from controller.machine.partitions.rules import (
     are_eligible_no_more,
@@ -44,8 +44,8 @@ def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
     """New partitions `first` to `first + count - 1` of a topic where placement puts them."""
-    ring = placement.rack_ring(cluster.usable, cluster.usable_racks)
-    replica_lists = placement.place(topic, ring, first, count, factor)
+    ring = rules.rack_ring(cluster.usable, cluster.usable_racks)
+    replica_lists = rules.place(topic, ring, first, count, factor)
     if factor <= len(cluster.usable) and not has_real_brokers(cluster):
         return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
@@ -55,7 +55,7 @@ def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None
     """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
     do it; none if it is."""
     if has_real_brokers(cluster):
-        return reports.settle(topic, cluster, reason, span)
+        return requests.settle(topic, cluster, reason, span)
     events: list[Event] = []
     settled: dict[int, Partition] = {}
     for index, before in numbered(topic.partitions, span):
@@ -139,7 +139,7 @@ def accept_isr(
     if not 0 <= report.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partition = topic.partitions[report.partition]
-    code = reports.refusal(partition, broker_id, report, cluster)
+    code = requests.refusal(partition, broker_id, report, cluster)
     if code is not None:
         return code
     isr = tuple(replica for replica in partition.replicas if replica in report.isr)

@@ -32,7 +32,7 @@ def altered(kind: int, *ops: ConfigOp, before: Configs = (), incremental: bool =
         api="IncrementalAlterConfigs",
         api_version=1,
     )
-    decision = resource_configs.alter(state, command)
+    decision = changes.alter(state, command)
     (answer,) = decision.answers
     if answer.code:
         return int(answer.code), answer.message

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
 from controller.engine.reviews import Reviews
-from controller.machine.partitions import leadership, reports, rules
+from controller.machine.partitions import leadership, requests, rules
 from controller.machine.partitions.changes import Election
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
@@ -24,7 +24,7 @@ def _of_any_epoch(partition: Any, broker_id: Any, report: Any, cluster: Any) -> 
     return _refusal(partition, broker_id, newest, cluster)
 
 
-_refusal = reports.refusal
+_refusal = requests.refusal
 
 
 def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
@@ -41,8 +41,8 @@ _is_kept_up = rules.is_kept_up
 
 BUGS: Final[Bugs] = {
     "a broker is fenced, and leads on": [(Reviews, "_learn_of_real_brokers", _nothing)],
-    "a report of an in-sync set that is out of date counts": [(reports, "refusal", _of_any_epoch)],
-    "a report of a broker's old incarnation counts": [(reports, "is_stale", lambda *_: False)],
+    "a report of an in-sync set that is out of date counts": [(requests, "refusal", _of_any_epoch)],
+    "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
     "a replica that is not in sync is elected, though nobody allows it": [
         (rules, "election_for", lambda *_: Election.UNCLEAN)
     ],
