@@ -278,8 +278,9 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
     configs = _after_ops(before if incremental else (), ops, LISTS.get)
     if isinstance(configs, Rejection):
         return configs
-    for name in {op.name for op in ops if op.op != OpType.DELETE}:
-        configs[name] = _canonical(name, configs[name])
+    for op in ops:
+        if op.op != OpType.DELETE:
+            configs[op.name] = _canonical(op.name, configs[op.name])
     return too_long(configs) or tuple(sorted(configs.items()))
 
 

@@ -251,7 +251,7 @@ e3/8) => NONE
         configure 4:1 set:log.retention.ms=5 | configs(4:1 log.retention.ms=5) => NONE
         configure 4:1 set:log.retention.ms=5 | => NONE
         configure 4:1 append:listeners=A | configs(4:1 listeners=PLAINTEXT://:9092,A log.retention.ms=5) => NONE
-        configure 4:1 append:log.retention.ms=6 | => INVALID_CONFIG validation:alter-request
+        configure 4:1 append:log.retention.ms=6 | => INVALID_CONFIG validation:configs
         configure 4:9 set:a=b           | => BROKER_ID_NOT_REGISTERED validation:alter-request
         configure 4:x set:a=b           | => INVALID_REQUEST validation:alter-request
         configure 4:1 delete:log.retention.ms dry | => NONE
