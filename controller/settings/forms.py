@@ -10,7 +10,7 @@ from typing import Final
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
-from controller.settings.security_table import MECHANISMS, PROTOCOLS, TLS_VERSIONS
+from controller.settings.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")

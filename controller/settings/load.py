@@ -16,7 +16,6 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -25,131 +24,15 @@ from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contrad
 from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
 from controller.settings.forms import FORMS, more_allowed
 from controller.settings.properties import PropertiesError, read_file
-from controller.settings.row import Setting
-from controller.settings.security_table import PER_LISTENER, PER_LISTENER_PREFIX
-from controller.settings.server_table import BY_KEY, POLICY_PREFIXES, SETTINGS
-from events.catalog import Configs, Endpoint
+from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
+from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
+from events.catalog import Configs
+
+__all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
 class SettingsError(Exception):
     """Settings that nothing can start with; the message is for whoever wrote them."""
-
-
-class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Every setting with its value; `controller.settings.server_table` says what each is for."""
-
-    node_id: int
-    cluster_id: str | None
-    num_partitions: int
-    default_replication_factor: int
-    auto_create_topics_enable: bool
-    delete_topic_enable: bool
-    create_topic_policy_class_name: str
-    enable_under_replicated_topic_creation: bool
-    topic_rules_file: str | None
-    topic_rules_mode: str
-    authorizer_class_name: str
-    super_users: tuple[str, ...]
-    allow_everyone_if_no_acl_found: bool
-    controller_quota_window_num: int
-    controller_quota_window_size_seconds: int
-    listeners: tuple[Endpoint, ...]
-    advertised_listeners: tuple[Endpoint, ...]
-    listener_security_protocol_map: Mapping[str, str]
-    ssl_keystore_type: str
-    ssl_keystore_location: str | None
-    ssl_key_password: str | None
-    ssl_truststore_type: str
-    ssl_truststore_location: str | None
-    ssl_client_auth: str
-    ssl_enabled_protocols: tuple[str, ...]
-    ssl_principal_mapping_rules: str
-    sasl_enabled_mechanisms: tuple[str, ...]
-    users_file: str | None
-    connections_max_reauth_ms: int
-    connection_failed_authentication_delay_ms: int
-    sasl_server_max_receive_size: int
-    authentication_timeout_ms: int
-    http_security_protocol: str
-    http_authentication: str
-    http_allowed_hosts: tuple[str, ...]
-    http_trusted_proxies: tuple[str, ...]
-    quorum_priority: int
-    controller_quorum_voters: Mapping[int, tuple[str, int]]
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_election_timeout_ms: int
-    broker_session_timeout_ms: int
-    kraft_version: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    metadata_log_max_snapshot_interval_ms: int
-    metadata_max_retention_bytes: int
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_check_interval_seconds: int
-    log_signing_key_location: str | None
-    log_signing_interval_ms: int
-    simulated_broker_listeners: bool
-    api_versions_max: Mapping[str, int]
-    socket_request_max_bytes: int
-    queued_max_request_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
-    max_connections_per_ip_overrides: Mapping[str, int]
-    connections_max_idle_ms: int
-    max_in_flight_requests_per_connection: int
-    max_request_partition_size_limit: int
-    stream_commands_topic: str
-    stream_events_topic: str
-    stream_partitions: int
-    stream_replication_factor: int
-    stream_group_id: str
-    stream_session_timeout_ms: int
-    store_cache_bytes: int
-    log_snapshot_interval_events: int
-    log_archive_url: str | None
-    log_archive_interval_events: int
-    log_events_retention_ms: int
-    log_events_retention_bytes: int
-    gateway_heartbeat_interval_ms: int
-    gateway_session_timeout_ms: int
-    gateway_answer_timeout_ms: int
-    stream_gateways_topic: str
-    cluster_client_properties_file: str | None
-    cluster_watch_interval_ms: int
-    cluster_configs_watch_interval_ms: int
-    cluster_broker_ports: range
-    log_level: str
-    topic_defaults: Configs
-    """The broker-level settings that were given to be defaults of topics, sorted by key."""
-    texts: Configs
-    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
-    secrets not."""
-    given: frozenset[str] = frozenset()
-    """The keys that were given, whatever their values."""
-    ignored: tuple[str, ...] = ()
-    """Settings of the file that Kafka's brokers alone have, some with a word on what to do instead."""
-    of_listeners: Mapping[str, Mapping[str, Any]] = {}
-    """By listener, what was said for it alone: settings by the names of their fields here."""
-
-    def of_listener(self, name: str, field: str) -> Any:
-        """The value of a setting for one listener."""
-        return self.of_listeners.get(name, {}).get(field, getattr(self, field))
-
-    def decision_settings(self) -> Configs:
-        """The settings that decisions depend on, sorted by key, as `SettingsChanged` records them.
-
-        Those of the table are always among them; defaults of topics only where they were given.
-        """
-        given = {key for key, _ in self.topic_defaults}
-        return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
-
-    def static_configs(self) -> Mapping[str, str]:
-        """The settings that were given, as texts by key; a secret is empty."""
-        texts = dict(self.texts)
-        return {key: texts.get(key, "") for key in sorted(self.given)}
-
-    def as_mapping(self) -> Mapping[str, str]:
-        """All settings as texts by key, for a policy's `configure`."""
-        return dict(self.texts)
 
 
 class _Given(msgspec.Struct, frozen=True):

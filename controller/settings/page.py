@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from controller.machine.configs.table import KAFKA_VERSION, TOPIC_CONFIGS, TopicConfig
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY
 from controller.machine.configs.values import allowed_text
-from controller.settings.row import Setting
-from controller.settings.server_table import POLICY_PREFIXES, SETTINGS
+from controller.settings.security import Setting
+from controller.settings.server import POLICY_PREFIXES, SETTINGS
 
 _HEAD = """\
 # Settings

@@ -15,7 +15,7 @@ from controller.machine.configs.views import ConfigSource, effective_configs
 from controller.machine.state import Settings, settings_from_pairs
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from controller.settings.page import settings_page
-from controller.settings.row import Setting
+from controller.settings.security import Setting
 from controller.settings.server_table import SETTINGS
 from events.catalog import Endpoint
 
