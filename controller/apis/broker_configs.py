@@ -26,7 +26,7 @@ from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSy
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import BROKERS, Cluster
-from controller.settings.server_table import BY_KEY
+from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
 
 _RULE = "validation:broker-configs"

@@ -14,7 +14,7 @@ import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import Allowed, AtLeast, Between, BetweenOr, ConfigType, ListOf, OneOf
-from controller.settings.server_table import BY_KEY
+from controller.settings.server import BY_KEY
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, gc=False):

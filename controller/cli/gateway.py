@@ -58,7 +58,7 @@ def _refuse_decisions(overrides: list[str]) -> None:
     """Raise SettingsError for settings that decide, which workers have to be given; in a file that a gateway shares
     with them they do no harm."""
     from controller.settings.load import SettingsError
-    from controller.settings.server_table import BY_KEY
+    from controller.settings.server import BY_KEY
 
     for override in overrides:
         key = override.partition("=")[0].strip()

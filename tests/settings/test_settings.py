@@ -16,7 +16,7 @@ from controller.machine.state import Settings, settings_from_pairs
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from controller.settings.page import settings_page
 from controller.settings.security import Setting
-from controller.settings.server_table import SETTINGS
+from controller.settings.server import SETTINGS
 from events.catalog import Endpoint
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
