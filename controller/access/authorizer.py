@@ -66,7 +66,7 @@ _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation
     codes.DESCRIBE_CONFIGS: frozenset({codes.ALL, codes.DESCRIBE_CONFIGS, codes.ALTER_CONFIGS}),
 }
 """By operation, what an entry must allow for it to be allowed."""
-_LOOKED_THROUGH_MAX: Final = 16
+_SCAN_MAX: Final = 16
 """Entries of one pattern that are looked through one by one; more are found by principal."""
 
 
@@ -129,7 +129,7 @@ class StandardAuthorizer:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_entries = False
-        for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
+        for pattern, entries in self._current().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
                 if not _is_from(host, acl):
@@ -156,7 +156,7 @@ class StandardAuthorizer:
             for acl in entries
         )
 
-    def _newest(self) -> Acls:
+    def _current(self) -> Acls:
         """The entries that hold; what is kept of those that do not is let go."""
         held = self._acls()
         if held is not self._held:
@@ -166,7 +166,7 @@ class StandardAuthorizer:
         return held
 
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
-        if len(entries) <= _LOOKED_THROUGH_MAX:
+        if len(entries) <= _SCAN_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
         if known is None or known[0] is not entries:  # another thread may be at older ones

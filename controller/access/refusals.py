@@ -58,7 +58,7 @@ _Group = tuple[str, str]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _RefusalKey(msgspec.Struct, frozen=True):
     """What makes refusals alike."""
 
     principal: str
@@ -106,7 +106,7 @@ class RefusalRecords:
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
     ) -> None:
         """Somebody was denied what leads to no command, or sent one that failed."""
-        first = self._counts.is_first_look(requester, operation, resource, code, rule)
+        first = self._counts.count_denial(requester, operation, resource, code, rule)
         if first is not None:
             self._record((first,))
         self._schedule()
@@ -143,7 +143,7 @@ class RefusalCounts:
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._kinds: dict[_Kind, _Count] = {}
+        self._kinds: dict[_RefusalKey, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
         self._recorded: Counter[_Group] = Counter()
         self._bytes: Counter[_Group] = Counter()
@@ -159,7 +159,7 @@ class RefusalCounts:
         assert rejection is not None, "only refusals are counted"
         operation = _operation(command, rejection)
         resource = f"Topic:{command.topic}"
-        kind = _kind(command, operation, resource, rejection.rule, int(rejection.code))
+        kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
         group, size = _group(kind), len(_encode(decision.events))
         if not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX:
             self._count(kind, command.client_id, "")
@@ -175,15 +175,15 @@ class RefusalCounts:
         self._bytes[group] += size if is_recorded else 0
         return is_recorded
 
-    def is_first_look(
+    def count_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
     ) -> RequestsRefused | None:
         """What to record at once of a look, or another request without a record of its own, that was denied; None if
         it is counted."""
-        kind = _kind(requester, operation, resource, rule, code)
+        kind = _refusal_key(requester, operation, resource, rule, code)
         if not self._is_first(kind, requester.client_id, requester.host):
             return None
-        return _event(kind, _Count(1, self._clock_ms(), _cut(requester.client_id), cut(requester.host)))
+        return _event(kind, _Count(1, self._clock_ms(), _truncated(requester.client_id), cut(requester.host)))
 
     def take(self) -> tuple[RequestsRefused, ...]:
         """What was counted since the last time. Kinds of which there were none are forgotten: their next is a first."""
@@ -194,7 +194,7 @@ class RefusalCounts:
         self._bytes.clear()
         return tuple(_event(kind, count) for kind, count in counted.items())
 
-    def _is_first(self, kind: _Kind, client_id: str | None, host: str) -> bool:
+    def _is_first(self, kind: _RefusalKey, client_id: str | None, host: str) -> bool:
         if kind in self._kinds or not self._has_room(kind):
             self._count(kind, client_id, host)
             return False
@@ -202,33 +202,33 @@ class RefusalCounts:
         self._distinct[_group(kind)] += 1
         return True
 
-    def _count(self, kind: _Kind, client_id: str | None, host: str) -> None:
+    def _count(self, kind: _RefusalKey, client_id: str | None, host: str) -> None:
         """One more of a kind; of a common one where there are too many kinds."""
         if kind not in self._kinds:
             kind = kind if self._has_room(kind) else self._common(kind)
             self._distinct[_group(kind)] += kind not in self._kinds
         count = self._kinds.setdefault(kind, _Count())
         if not count.count:
-            count.since_ms, count.client_id, count.host = self._clock_ms(), _cut(client_id), cut(host)
+            count.since_ms, count.client_id, count.host = self._clock_ms(), _truncated(client_id), cut(host)
         count.count += 1
 
-    def _has_room(self, kind: _Kind) -> bool:
+    def _has_room(self, kind: _RefusalKey) -> bool:
         return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(kind)] < KINDS_MAX
 
-    def _common(self, kind: _Kind) -> _Kind:
+    def _common(self, kind: _RefusalKey) -> _RefusalKey:
         principal = OTHERS if len(self._kinds) >= KINDS_ALTOGETHER_MAX else kind.principal
-        return _Kind(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
+        return _RefusalKey(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
 
 
-def _kind(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _Kind:
-    return _Kind(cut(by.principal), by.api, operation, cut(resource), rule, code)
+def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
+    return _RefusalKey(cut(by.principal), by.api, operation, cut(resource), rule, code)
 
 
-def _cut(client_id: str | None) -> str | None:
+def _truncated(client_id: str | None) -> str | None:
     return None if client_id is None else cut(client_id)
 
 
-def _group(kind: _Kind) -> _Group:
+def _group(kind: _RefusalKey) -> _Group:
     return kind.principal, kind.api
 
 
@@ -251,5 +251,5 @@ def _operation(command: TopicCommand, rejection: Rejection) -> str:
     )
 
 
-def _event(kind: _Kind, count: _Count) -> RequestsRefused:
+def _event(kind: _RefusalKey, count: _Count) -> RequestsRefused:
     return RequestsRefused(**asdict(kind), **asdict(count))

@@ -32,7 +32,7 @@ from controller.machine.state import Cluster, ScramCredential
 
 _Form = tuple[int, int]
 """Iterations, and bytes of the salt; 0 for a salt of Kafka's own tools."""
-_BY_KAFKA: Final = 0
+_KAFKA_TOOLS: Final = 0
 _KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
 _KAFKA_SALT_BITS: Final = 130  # ScramFormatter.secureRandomString
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -40,7 +40,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 Credentials = Mapping[tuple[str, str], ScramCredential]
 
 
-class MadeUp:
+class FakeCredentials:
     """Makes up credentials. It keeps what forms there are until the credentials change."""
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class MadeUp:
         """The credential of a user that is not among `known`."""
         if known is not self._known:
             self._known, self._forms = known, _forms(known)
-        forms = self._forms.get(mechanism) or {(ITERATIONS, _BY_KAFKA): 1}
+        forms = self._forms.get(mechanism) or {(ITERATIONS, _KAFKA_TOOLS): 1}
         iterations, length = max(
-            forms, key=lambda form: forms[form] / -math.log(_share(secret, user, mechanism, *map(str, form)))
+            forms, key=lambda form: forms[form] / -math.log(_uniform(secret, user, mechanism, *map(str, form)))
         )
         words = (user, mechanism, str(iterations), str(length))
-        salt = _drawn(secret, length, *words) if length else _by_kafka(_drawn(secret, 17, *words))
+        salt = _derived(secret, length, *words) if length else _kafka_salt(_derived(secret, 17, *words))
         keys = bytes(hashlib.new(DIGESTS[mechanism]).digest_size)  # no password is known whose hash is all zeros
         return ScramCredential(iterations, salt, keys, keys)
 
@@ -64,22 +64,22 @@ class MadeUp:
 def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
     forms: dict[str, Counter[_Form]] = {}
     for (_, mechanism), each in known.items():
-        length = _BY_KAFKA if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
+        length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
         forms.setdefault(mechanism, Counter())[each.iterations, length] += 1
     return forms
 
 
-def _drawn(secret: bytes, length: int, *words: str) -> bytes:
+def _derived(secret: bytes, length: int, *words: str) -> bytes:
     """Bytes that nobody can tell from random ones without the secret, the same for the same words."""
     return hashlib.shake_256(secret + "\0".join(words).encode()).digest(length)
 
 
-def _share(secret: bytes, *words: str) -> float:
+def _uniform(secret: bytes, *words: str) -> float:
     """A number between 0 and 1, neither included, by the words."""
-    return (int.from_bytes(_drawn(secret, 6, "form", *words), "big") + 1) / (2**48 + 2)
+    return (int.from_bytes(_derived(secret, 6, "form", *words), "big") + 1) / (2**48 + 2)
 
 
-def _by_kafka(drawn: bytes) -> bytes:
+def _kafka_salt(drawn: bytes) -> bytes:
     number, digits = int.from_bytes(drawn, "big") % 2**_KAFKA_SALT_BITS, ""
     while number:
         number, digit = divmod(number, len(_DIGITS))
@@ -91,28 +91,28 @@ T = TypeVar("T")
 NICENESS: Final = 10
 
 
-class FairThreads:
+class FairThreadPool:
     """A few threads; to be used from one event loop."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_stand_back)
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
         self._free = threads
         self._closed = False
         self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
         """By party, in the order in which they have their turn; of each its work, oldest first."""
 
-    async def run(self, party: str, work: Callable[[], T]) -> T:
+    async def run(self, network: str, work: Callable[[], T]) -> T:
         """What `work` returns, or raises, once it was this party's turn."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(party, {})[outcome] = work
+        self._waiting.setdefault(network, {})[outcome] = work
         self._begin()
         try:
             return await outcome
         finally:
-            queue = self._waiting.get(party, {})
+            queue = self._waiting.get(network, {})
             queue.pop(outcome, None)
             if not queue:
-                self._waiting.pop(party, None)
+                self._waiting.pop(network, None)
 
     def close(self) -> None:
         """Let the threads end; nothing more is begun."""
@@ -121,12 +121,12 @@ class FairThreads:
 
     def _begin(self) -> None:
         while self._free > 0 and self._waiting and not self._closed:
-            party = next(iter(self._waiting))
-            queue = self._waiting.pop(party)
+            network = next(iter(self._waiting))
+            queue = self._waiting.pop(network)
             outcome = next(iter(queue))
             work = queue.pop(outcome)
             if queue:
-                self._waiting[party] = queue
+                self._waiting[network] = queue
             if not outcome.done():
                 self._free -= 1
                 running = asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -143,14 +143,14 @@ class FairThreads:
         self._begin()
 
 
-def _stand_back() -> None:
+def _lower_priority() -> None:
     """Let the loop go first where there are fewer cores than threads. Linux alone has niceness for each thread, which
     those that it starts inherit."""
     if sys.platform == "linux":
         os.nice(NICENESS)
 
 
-def party_of(address: str) -> str:
+def network_of(address: str) -> str:
     """Who is behind an address: of IPv6 the first 64 bits, since one host has all addresses of such a network."""
     host = normal_host(address)
     try:
@@ -173,8 +173,8 @@ class Users:
         self._cluster = cluster
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
-        self._threads = FairThreads(THREADS, "password")
-        self._made_up = MadeUp()
+        self._threads = FairThreadPool(THREADS, "password")
+        self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
         """Hides what is remembered, and makes up credentials until the log has a secret for that."""
         self._remembered: dict[bytes, object] = {}
@@ -193,8 +193,10 @@ class Users:
         """The credential of a user; for one that is not there one that no password fits, with the same salt and
         iterations each time."""
         cluster = self._cluster()
-        made_up = self._made_up.credential(cluster.login_secret or self._key, cluster.scram, user, mechanism)
-        return cluster.scram.get((user, mechanism), made_up)
+        fake_credential = self._fake_credentials.credential(
+            cluster.login_secret or self._key, cluster.scram, user, mechanism
+        )
+        return cluster.scram.get((user, mechanism), fake_credential)
 
     def owner_of(self, token: str) -> str | None:
         """The user that a token belongs to."""
@@ -220,10 +222,10 @@ class Users:
 
         def fits() -> bool:
             of_file = compared is not None and matches(compared, password) and hashed is not None
-            proven = [_proves(mechanism, credential, password) for mechanism, credential in shown.items()]
+            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in shown.items()]
             return of_file or any(proven)
 
-        is_right = await self._threads.run(party_of(address), fits)
+        is_right = await self._threads.run(network_of(address), fits)
         if is_right:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
@@ -238,7 +240,7 @@ class Users:
         return passwords.get(user) or (list(passwords.values())[drawn % len(passwords)] if passwords else None)
 
 
-def _proves(mechanism: str, credential: ScramCredential, password: str) -> bool:
+def _scram_matches(mechanism: str, credential: ScramCredential, password: str) -> bool:
     """Whether a password is that of a credential; not of one with more iterations than Kafka allows, which only a
     cluster that was taken over can have: they would hold a thread for as long as they like."""
     if credential.iterations > ITERATIONS_MAX:

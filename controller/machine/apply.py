@@ -40,7 +40,7 @@ class CannotApply(AssertionError):
 def apply(state: State, record: Recorded) -> ShardKey:
     """Bring `state` past one event; returns the shard key of the topic it concerned ("" for a cluster event)."""
     event = record.event
-    on_topic = _TOPIC_FOLDS.get(type(event))
+    on_topic = _TOPIC_EVENTS.get(type(event))
     if on_topic is None:
         state.cluster = apply_cluster(state.cluster, record)
         return CLUSTER_SHARD
@@ -57,12 +57,12 @@ def apply(state: State, record: Recorded) -> ShardKey:
 
 def apply_topic(topic: Topic | None, record: Recorded) -> Topic | None:
     """The topic after an event of its shard; None where there is none. Raises CannotApply."""
-    return _TOPIC_FOLDS[type(record.event)](topic, record.event, record)
+    return _TOPIC_EVENTS[type(record.event)](topic, record.event, record)
 
 
 def concerns_topic(event: Event) -> bool:
     """Whether an event belongs to one topic, rather than to the whole cluster."""
-    return type(event) in _TOPIC_FOLDS
+    return type(event) in _TOPIC_EVENTS
 
 
 def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
@@ -224,12 +224,16 @@ def _partition(topic: Topic, index: int, record: Recorded) -> Partition:
 
 def _on_leadership(topic: Topic | None, event: catalog.LeaderElected | catalog.IsrChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_change(_partition(known, event.partition, record), event))
+    return with_partition(
+        known, event.partition, after_leadership_change(_partition(known, event.partition, record), event)
+    )
 
 
 def _on_step(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_step(_partition(known, event.partition, record), event))
+    return with_partition(
+        known, event.partition, after_partition_change(_partition(known, event.partition, record), event)
+    )
 
 
 def _on_filled(topic: Topic | None, event: catalog.PlaceholderFilled, record: Recorded) -> Topic:
@@ -262,7 +266,7 @@ def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Rec
     return replace(topic, pending_create=None)
 
 
-_TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {
+_TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {
     catalog.CreateRequested: _unchanged,
     catalog.CreateRejected: _unchanged,
     catalog.ChangeRejected: _unchanged,
@@ -288,14 +292,14 @@ _TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] 
 T = TypeVar("T")
 
 
-def after_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
+def after_leadership_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
     """The partition under another leader or in-sync set."""
     return Partition(
         before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.replica_metadata
     )
 
 
-def after_step(before: Partition, change: PartitionChanged) -> Partition:
+def after_partition_change(before: Partition, change: PartitionChanged) -> Partition:
     """The partition of real brokers after a change of any of its sides."""
     kept = before.replica_metadata or ReplicaMetadata()
     replica_metadata = ReplicaMetadata(

@@ -22,7 +22,7 @@ from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
-from controller.machine.keeping import kept
+from controller.machine.keeping import truncated_refusal
 from controller.machine.partitions import requests
 from controller.machine.state import State
 
@@ -33,7 +33,7 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
     if decision.refusal is None:
         return decision
     assert isinstance(command, commands.TopicCommand), "nothing else is refused by a rule"
-    return kept(state, command, decision, decide_in_full)
+    return truncated_refusal(state, command, decision, decide_in_full)
 
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
@@ -51,7 +51,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.UnregisterBroker: observing.unregister,
     commands.FenceBroker: observing.fence,
     commands.UnfenceBroker: observing.unfence,
-    commands.ReconcileTopics: observing.review,
+    commands.ReconcileTopics: observing.reconcile,
     commands.AlterPartition: observing.alter_partition,
     access.AlterUserScramCredentials: credentials.alter_credentials,
     access.DrawLoginSecret: credentials.draw_secret,

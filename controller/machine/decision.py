@@ -64,7 +64,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     refusal: Rejection | None = None
 
 
-def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
+def broker_decision(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
     """Events about a registered broker. A real one is answered with its epoch, None that it is not registered."""
     if broker is None:
         return Decision(events, (Answer(request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))

@@ -26,21 +26,21 @@ ENTRIES_MAX = 100
 
 def cut(text: str) -> str:
     """The text, or its beginning and how long it was."""
-    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - _NOTE]}… ({len(text)} characters)"
+    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - _SUFFIX_ROOM]}… ({len(text)} characters)"
 
 
-_NOTE = 32
+_SUFFIX_ROOM = 32
 """Room for how long a text was: what is cut is not cut again."""
 
 
-def kept(state: State, command: TopicCommand, decision: Decision, decide: Callable[[State, Any], Decision]) -> Decision:
+def truncated_refusal(state: State, command: TopicCommand, decision: Decision, decide: Callable[[State, Any], Decision]) -> Decision:
     """The refusal of a command as it is to be recorded and answered; without events if it cannot be kept."""
     assert decision.refusal is not None, "only refusals are cut"
     if not decision.events:
         return decision
-    if len(command.topic) > NAME_LENGTH_MAX or _entries(command) > ENTRIES_MAX:
+    if len(command.topic) > NAME_LENGTH_MAX or _entry_count(command) > ENTRIES_MAX:
         return replace(decision, events=())
-    shorter = _cut(command)
+    shorter = _truncated(command)
     if shorter is command:
         return decision
     again = decide(state, shorter)
@@ -52,10 +52,10 @@ def kept(state: State, command: TopicCommand, decision: Decision, decide: Callab
 
 def is_short(command: TopicCommand) -> bool:
     """Whether nothing of a command is cut where it is refused."""
-    return _cut(command) is command
+    return _truncated(command) is command
 
 
-def _entries(command: TopicCommand) -> int:
+def _entry_count(command: TopicCommand) -> int:
     match command:
         case CreateTopic():
             return len(command.configs) + sum(1 + len(each.replicas) for each in command.assignments)
@@ -67,18 +67,18 @@ def _entries(command: TopicCommand) -> int:
             return 0
 
 
-def _cut(command: TopicCommand) -> TopicCommand:
+def _truncated(command: TopicCommand) -> TopicCommand:
     """The command with its texts cut; the very same if none was too long."""
     fields: dict[str, Any] = {"principal": cut(command.principal)}
     if command.client_id is not None:
         fields["client_id"] = cut(command.client_id)
     if isinstance(command, CreateTopic):
-        fields["configs"] = tuple((cut(name), _cut_value(value)) for name, value in command.configs)
+        fields["configs"] = tuple((cut(name), _truncated_value(value)) for name, value in command.configs)
     elif isinstance(command, AlterTopicConfigs):
-        fields["ops"] = tuple(replace(op, name=cut(op.name), value=_cut_value(op.value)) for op in command.ops)
+        fields["ops"] = tuple(replace(op, name=cut(op.name), value=_truncated_value(op.value)) for op in command.ops)
     is_short = all(getattr(command, name) == field for name, field in fields.items())
     return command if is_short else replace(command, **fields)
 
 
-def _cut_value(value: str | None) -> str | None:
+def _truncated_value(value: str | None) -> str | None:
     return None if value is None else cut(value)

@@ -4,13 +4,13 @@ propagation, leaders, deadlines."""
 from __future__ import annotations
 
 from controller.machine import readiness
-from controller.machine.apply import after_change, with_partition
+from controller.machine.apply import after_leadership_change, with_partition
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
-from controller.machine.decision import NOTHING, Answer, Decision, about_broker, topic_named
+from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import leadership, requests
-from controller.machine.readiness import answer_waiter, answers_of
+from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
 from events import catalog
 from events.catalog import Event
@@ -38,12 +38,12 @@ def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
     """A broker is forgotten (KIP-746); its replicas stay in the topics' lists, as in Kafka."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return about_broker(command.request_id, None)
+        return broker_decision(command.request_id, None)
     gone = catalog.BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, gone)
+    return broker_decision(command.request_id, known, gone)
 
 
-def _is_of_another(known: Broker | None, epoch: int | None) -> bool:
+def _is_stale_epoch(known: Broker | None, epoch: int | None) -> bool:
     """Whether the broker has registered anew since this was said of it: a heartbeat of the process before says nothing
     of the one that is there now."""
     return known is not None and epoch not in (None, known.broker_epoch)
@@ -52,23 +52,23 @@ def _is_of_another(known: Broker | None, epoch: int | None) -> bool:
 def fence(state: State, command: commands.FenceBroker) -> Decision:
     """A live broker is gone. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
+    if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced:
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, fenced)
+    return broker_decision(command.request_id, known, fenced)
 
 
 def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
     """A fenced broker is live. What it can lead or fill is looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
+    if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or not known.fenced:
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, unfenced)
+    return broker_decision(command.request_id, known, unfenced)
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
@@ -104,32 +104,32 @@ def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
 def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
     """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
+    if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced or known.leaving:
-        return about_broker(command.request_id, known)
-    return about_broker(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
+        return broker_decision(command.request_id, known)
+    return broker_decision(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
 
 
 def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
     """Other log directories of a broker are online, or cordoned. `review` then looks at the topics."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
+    if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or (known.log_dirs, known.cordoned) == (command.log_dirs, command.cordoned):
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs, command.cordoned)
-    return about_broker(command.request_id, known, changed)
+    return broker_decision(command.request_id, known, changed)
 
 
-def review(state: State, command: commands.ReconcileTopics) -> Decision:
+def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
     events: list[Event] = []
     answers: list[Answer] = []
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = leadership.settle(topic, state.cluster, "live brokers changed", command.span)
+            settled, changes = leadership.reconcile(topic, state.cluster, "live brokers changed", command.span)
             events += changes
             _complete(settled, state.cluster, command.at_ms, events, answers)
     return _decision(events, answers)
@@ -188,7 +188,9 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
         change = leadership.accept_isr(topic, command.broker_id, report, state.cluster)
         if change is not None and not isinstance(change, ErrorCode):
             events.append(change)
-            topic = with_partition(topic, report.partition, after_change(topic.partitions[report.partition], change))
+            topic = with_partition(
+                topic, report.partition, after_leadership_change(topic.partitions[report.partition], change)
+            )
     return _decision(events, [])
 
 
@@ -199,12 +201,12 @@ def report_leader(state: State, command: commands.ReportLeader) -> Decision:
         return NOTHING
     events: list[Event] = []
     if command.serving:
-        topic, events = leadership.settle(topic, state.cluster, command.reason or "leader reported")
+        topic, events = leadership.reconcile(topic, state.cluster, command.reason or "leader reported")
     else:
         lost = leadership.without_leader(topic, index, command.broker_id, state.cluster, command.reason)
         if lost is not None:
             events = [lost]
-            topic = with_partition(topic, index, after_change(topic.partitions[index], lost))
+            topic = with_partition(topic, index, after_leadership_change(topic.partitions[index], lost))
     answers: list[Answer] = []
     _complete(topic, state.cluster, command.at_ms, events, answers)
     return _decision(events, answers)
@@ -236,4 +238,4 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
     if command.at_ms < topic.pending_create.deadline_ms:
         return NOTHING
     message = f"The topic was created, but was not complete in time: {readiness.how_far(topic, state.cluster)}."
-    return answer_waiter(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)
+    return answer_pending_create(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)

@@ -57,7 +57,7 @@ def how_far(topic: Topic, cluster: Cluster) -> str:
     )
 
 
-def answer_waiter(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
+def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
     """The terminal answer of a create that waits, other than that it is complete."""
     pending_create = topic.pending_create
     assert pending_create is not None, "only a create that waits is answered so"

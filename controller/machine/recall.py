@@ -46,7 +46,7 @@ def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
     return None
 
 
-def _clearance(refusal: object) -> DryRunResult:
+def _dry_run_of(refusal: object) -> DryRunResult:
     """What the cluster said, which a decision looks at only where one carries decisions out."""
     if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
         return DryRunResult(refusal.error_code, refusal.message)
@@ -73,7 +73,7 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
         configs=event.configs,
         timeout_ms=event.timeout_ms,
         verdict=_verdict(records),
-        dry_run=_clearance(refusal),
+        dry_run=_dry_run_of(refusal),
         throttle_ms=_throttle_ms(record.event for record in records),
         principal=event.principal,
         client_id=event.client_id,
@@ -98,13 +98,13 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         duplicate=how.duplicate,
         denied=how.denied,
         host=how.host,
-        dry_run=_clearance(change),
+        dry_run=_dry_run_of(change),
         throttle_ms=_throttle_ms([change]),
     )
-    return _wanting(stamps, how.wanted)
+    return _with_request(stamps, how.wanted)
 
 
-def _wanting(stamps: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> TopicCommand:
+def _with_request(stamps: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> TopicCommand:
     fields = {name: getattr(stamps, name) for name in stamps.__struct_fields__}
     match wanted:
         case PartitionsWanted():

@@ -12,11 +12,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import readiness
-from controller.machine.apply import after_change
+from controller.machine.apply import after_leadership_change
 from controller.machine.commands import cluster as commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, foreign
-from controller.machine.readiness import answer_waiter, answers_of
+from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog
@@ -122,7 +122,7 @@ def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
         kind = LeaderElected if new.leader != old.leader else IsrChanged
         step = kind(before.name, index, new.leader, new.isr, new.leader_epoch, new.partition_epoch, OBSERVED)
         by_one = new.leader_epoch == old.leader_epoch + (kind is LeaderElected)
-        if not by_one or after_change(old, step) != new:
+        if not by_one or after_leadership_change(old, step) != new:
             return []
         steps.append(step)
     return steps
@@ -141,7 +141,7 @@ def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
     if topic.pending_create is None:
         return Decision((vanished,))
-    answered = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
+    answered = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
     return Decision((vanished, *answered.events), answered.answers)
 
 
@@ -153,7 +153,7 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
     refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
     if topic.pending_create is None:
         return Decision((refused,))
-    answered = answer_waiter(topic, foreign(command.error_code), command.message, command.at_ms)
+    answered = answer_pending_create(topic, foreign(command.error_code), command.message, command.at_ms)
     return Decision((refused, *answered.events), answered.answers)
 
 

@@ -20,7 +20,7 @@ from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
 from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.rules import has_real_brokers
-from controller.machine.readiness import answer_waiter
+from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
     ChangeRejected,
@@ -73,7 +73,7 @@ def _check_create(state: State, command: CreateTopic) -> Rejection | None:
         or validation.internal(command.topic)
         or validation.denied(command)
         or validation.name(command.topic)
-        or validation.not_existing(command, state.topics.get(shard_key(command.topic)))
+        or validation.name_taken(command, state.topics.get(shard_key(command.topic)))
         or (validate_topic_configs(command.configs, cluster.settings.defaults_in_force) if command.configs else None)
         or validation.counts(command)
         or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
@@ -184,16 +184,16 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     details = _details(command, PartitionsWanted(command.count, command.assignments))
     topic = topic_named(state, command.topic)
     rejection = (
-        _refused_at_once(command)
+        _check_request(command)
         or _check_partitions(topic, command, cluster)
         or validation.dry_run_rejection(command)
-        or _throttled_if_there(topic, command)
+        or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
         return _rejected(command, details, rejection or _UNKNOWN)
-    if _is_unheard(command, cluster):
+    if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
-    partitions = _more_partitions(topic, command, cluster)
+    partitions = _added_partitions(topic, command, cluster)
     grown = replace(topic, partitions=extended(topic.partitions, partitions))
     answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
@@ -209,7 +209,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         details,
         cluster.cordoned,
     )
-    return Decision((event,), _now_or_later(answer, cluster))
+    return Decision((event,), _immediate_answer(answer, cluster))
 
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
@@ -218,9 +218,9 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
-        or _refused_at_once(command)
+        or _check_request(command)
         or _check_id(topic, command)
-        or _throttled_if_there(topic, command)
+        or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
         return _rejected(command, details, rejection or _UNKNOWN)
@@ -229,11 +229,11 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
     deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
-    answers = _now_or_later(answer, state.cluster)
+    answers = _immediate_answer(answer, state.cluster)
     if topic.pending_create is None:
         return Decision((deleted,), answers)
     message = "The topic was deleted before it was complete."
-    gone = answer_waiter(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
+    gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
     return Decision((deleted, *gone.events), (*answers, *gone.answers))
 
 
@@ -241,18 +241,18 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     """Change a topic's explicit configs. As in Kafka a wrong value is answered even where there is no such topic."""
     details = _details(command, ConfigsWanted(command.ops, command.incremental))
     topic = topic_named(state, command.topic)
-    rejection = _refused_at_once(command) or validation.name(command.topic)
+    rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
         return _rejected(command, details, rejection)
     configs = altered_configs(topic.configs if topic else (), command, state.cluster.settings)
     if isinstance(configs, Rejection):
         return _rejected(command, details, configs)
     if topic is None:
-        return _rejected(command, details, _not_there(f"The topic '{command.topic}' does not exist."))
+        return _rejected(command, details, _unknown_topic(f"The topic '{command.topic}' does not exist."))
     refused = validation.dry_run_rejection(command)
     if refused is not None:
         return _rejected(command, details, refused)
-    if configs != topic.configs and _is_unheard(command, state.cluster):
+    if configs != topic.configs and _needs_dry_run(command, state.cluster):
         return NEEDS_APPROVAL
     altered = replace(topic, configs=configs)
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
@@ -260,7 +260,7 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
     event = TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
-    return Decision((event, *_elections(altered, state.cluster)), _now_or_later(answer, state.cluster))
+    return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
@@ -271,18 +271,18 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
         return []
     if all(partition.leader >= 0 for partition in altered.partitions) and not has_real_brokers(cluster):
         return []
-    return leadership.settle(altered, cluster, "configs changed")[1]
+    return leadership.reconcile(altered, cluster, "configs changed")[1]
 
 
 # What all changes share.
 
 
-def _is_unheard(command: TopicCommand, cluster: Cluster) -> bool:
+def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:
     """Whether the cluster that carries decisions out is to be consulted first."""
     return cluster.settings.has_target_cluster and command.dry_run is None
 
 
-def _now_or_later(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
+def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     """The answer to a change that was decided on; none yet where a cluster has to carry it out (`FinishChange`)."""
     return () if cluster.settings.has_target_cluster else (answer,)
 
@@ -291,19 +291,19 @@ def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | 
     return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
 
 
-def _refused_at_once(command: TopicCommand) -> Rejection | None:
+def _check_request(command: TopicCommand) -> Rejection | None:
     return validation.duplicate(command) or validation.denied(command)
 
 
-def _throttled_if_there(topic: Topic | None, command: TopicCommand) -> Rejection | None:
+def _check_quota(topic: Topic | None, command: TopicCommand) -> Rejection | None:
     return None if topic is None else validation.throttled(command)
 
 
-def _not_there(message: str) -> Rejection:
+def _unknown_topic(message: str) -> Rejection:
     return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, "validation:unknown-topic")
 
 
-_UNKNOWN = _not_there("This server does not host this topic-partition.")
+_UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
 def _rejected(command: TopicCommand, details: ChangeAsked, rejection: Rejection) -> Decision:
@@ -361,7 +361,7 @@ def _check_assignments(
     return None
 
 
-def _more_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) -> tuple[Partition, ...]:
+def _added_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) -> tuple[Partition, ...]:
     if command.assignments is not None:
         return tuple(leadership.new_partition(replicas, cluster) for replicas in command.assignments)
     first = len(topic.partitions)

@@ -99,7 +99,7 @@ def internal(topic: str) -> Rejection | None:
     return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:internal")
 
 
-def not_existing(command: CreateTopic, existing: Topic | None) -> Rejection | None:
+def name_taken(command: CreateTopic, existing: Topic | None) -> Rejection | None:
     """A name must be free, and must not collide with another (`.` and `_` count as the same)."""
     if existing is None:
         return None

@@ -84,7 +84,7 @@ class PolicyChain:
         """
         if not self._policies:
             return ALLOWED
-        sealed = _sealed(request)
+        sealed = _read_only(request)
         observed: tuple[Observation, ...] = ()
         for loaded in self._policies:
             verdict = _judge(loaded, sealed, probe)
@@ -176,14 +176,14 @@ def _refused(policy: str, violation: PolicyViolation) -> Verdict:
         outcome="refused",
         policy=policy,
         rule=_rule(policy, getattr(violation, "rule", "")),
-        message=_sendable(str(message) or f"refused by policy {policy}"),
+        message=_encodable(str(message) or f"refused by policy {policy}"),
         observed=observed,
     )
 
 
 def _failed(policy: str, what: str) -> Verdict:
     return Verdict(
-        outcome="failed", policy=policy, rule=_rule(policy, ""), message=_sendable(f"policy {policy} {what}")
+        outcome="failed", policy=policy, rule=_rule(policy, ""), message=_encodable(f"policy {policy} {what}")
     )
 
 
@@ -193,20 +193,20 @@ def _observations(policy: str, given: object) -> tuple[Observation, ...] | None:
     items = cast("Sequence[Any]", given)
     if not all(isinstance(item, Observation) for item in items):
         return None
-    return tuple(Observation(rule=_rule(policy, item.rule), message=_sendable(item.message)) for item in items)
+    return tuple(Observation(rule=_rule(policy, item.rule), message=_encodable(item.message)) for item in items)
 
 
 def _rule(policy: str, rule: str) -> str:
-    return f"policy:{_sendable(str(rule)) or policy}"
+    return f"policy:{_encodable(str(rule)) or policy}"
 
 
-def _sendable(text: str) -> str:
+def _encodable(text: str) -> str:
     """Text that any answer and any log can hold: bounded, and UTF-8 (a lone surrogate is not)."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def _sealed(request: RequestMetadata) -> RequestMetadata:
+def _read_only(request: RequestMetadata) -> RequestMetadata:
     """The same request with mappings that no policy can change under the next one."""
     assignments = request.replicas_assignments
     return msgspec.structs.replace(
@@ -216,7 +216,7 @@ def _sealed(request: RequestMetadata) -> RequestMetadata:
     )
 
 
-def as_policies_see_it(command: CreateTopic, settings: Settings) -> RequestMetadata:
+def request_metadata(command: CreateTopic, settings: Settings) -> RequestMetadata:
     """What KIP-108 shows to a policy: the resolved counts, or the manual assignment, and the configs of the request."""
     manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
     return RequestMetadata(

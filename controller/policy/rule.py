@@ -50,13 +50,13 @@ class Choice(msgspec.Struct, frozen=True):
         return " or ".join(f"'{value_text(value)}'" for value in self.values)
 
 
-class ConfigDemand(msgspec.Struct, frozen=True):
+class ConfigRequirement(msgspec.Struct, frozen=True):
     """What the value of one topic config must be where a request sets it."""
 
     name: str
     allowed: Range | Choice
 
-    def complaint(self, text: str) -> str | None:
+    def violation(self, text: str) -> str | None:
         """What is wrong with a value, or None."""
         row = BY_NAME[self.name]
         value = read_value(row.name, row.kind, row.allowed, text)
@@ -96,7 +96,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     name_pattern: Pattern | None = None
     partitions: Range | None = None
     replication_factor: Range | None = None
-    configs: tuple[ConfigDemand, ...] = ()
+    configs: tuple[ConfigRequirement, ...] = ()
     required_configs: tuple[str, ...] = ()
     allowed_configs: tuple[str, ...] | None = None
     forbidden_configs: tuple[str, ...] = ()
@@ -107,22 +107,22 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         """All that is wrong with a request by this rule, in one message that names the rule; None if nothing is."""
         if request.principal not in self.principals or request.topic not in self.topics:
             return None
-        found = ", ".join(self._complaints(request))
+        found = ", ".join(self._violations(request))
         if not found:
             return None
         return f"rule '{self.name}': {found}" + (f" ({self.hint})" if self.hint else "")
 
-    def _complaints(self, request: RequestMetadata) -> Iterator[str]:
+    def _violations(self, request: RequestMetadata) -> Iterator[str]:
         if self.refuse:
             yield self.refuse
         if self.name_pattern is not None and not self.name_pattern.is_found_in(request.topic):
             yield f"topic name '{request.topic}' does not match '{self.name_pattern.text}'"
         yield from _outside("partitions", self.partitions, _partitions(request))
         yield from _outside("replication_factor", self.replication_factor, *_factors(request))
-        yield from self._config_complaints(request)
+        yield from self._config_violations(request)
 
-    def _config_complaints(self, request: RequestMetadata) -> Iterator[str]:
-        named = {demand.name: demand for demand in self.configs}
+    def _config_violations(self, request: RequestMetadata) -> Iterator[str]:
+        named = {requirement.name: requirement for requirement in self.configs}
         for name in self.required_configs:
             if name not in request.configs:
                 wanted = f" to {named[name].allowed}" if name in named else ""
@@ -131,15 +131,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             if name in self.forbidden_configs:
                 yield f"{name} may not be set"
             elif name in named:
-                complaint = named[name].complaint(text)
-                if complaint is not None:
-                    yield complaint
+                violation = named[name].violation(text)
+                if violation is not None:
+                    yield violation
             elif self.allowed_configs is not None and name not in self._settable:
                 yield f"{name} may not be set, allowed are {', '.join(self._settable) or 'no configs'}"
 
     @property
     def _settable(self) -> tuple[str, ...]:
-        named = (demand.name for demand in self.configs)
+        named = (requirement.name for requirement in self.configs)
         return tuple(dict.fromkeys((*(self.allowed_configs or ()), *self.required_configs, *named)))
 
 

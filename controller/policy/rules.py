@@ -21,7 +21,7 @@ from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.patterns import ALLOWED, Pattern, PatternError
 from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata, RuleInForce
-from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigDemand, Range, Rule, Scope
+from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigRequirement, Range, Rule, Scope
 from events.catalog import Observation
 from events.logs.log import read_text
 
@@ -123,7 +123,7 @@ def _written(value: object) -> str:
 
 def _check_contradictions(place: _Place, values: Mapping[str, Any]) -> None:
     """What is forbidden may be neither demanded nor allowed."""
-    demanded = tuple(demand.name for demand in values.get("configs", ()))
+    demanded = tuple(requirement.name for requirement in values.get("configs", ()))
     wanted = {*demanded, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):
         if name in wanted:
@@ -198,20 +198,20 @@ def _some_names(place: _Place, value: object) -> tuple[str, ...]:
     return names
 
 
-def _demands(place: _Place, value: object) -> tuple[ConfigDemand, ...]:
+def _demands(place: _Place, value: object) -> tuple[ConfigRequirement, ...]:
     if not isinstance(value, dict) or not value:
         place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
     return tuple(_demand(place.at(_quoted(name)), name, wanted) for name, wanted in value.items())
 
 
-def _demand(place: _Place, name: str, wanted: object) -> ConfigDemand:
+def _demand(place: _Place, name: str, wanted: object) -> ConfigRequirement:
     row = _row(place, name, wanted)
     if isinstance(wanted, dict):
-        return ConfigDemand(name, _config_range(place, row, wanted))
+        return ConfigRequirement(name, _config_range(place, row, wanted))
     choices = wanted if isinstance(wanted, list) else [wanted]
     if not choices:
         place.fail(wanted, "is empty", f"values, each {allowed_text(row.kind, row.allowed)}")
-    return ConfigDemand(name, Choice(tuple(_value(place, row, one) for one in choices)))
+    return ConfigRequirement(name, Choice(tuple(_value(place, row, one) for one in choices)))
 
 
 def _config_range(place: _Place, row: TopicConfig, ends: dict[str, Any]) -> Range:

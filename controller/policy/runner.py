@@ -142,12 +142,12 @@ class PolicyRunner:
             if self._closing.is_set():
                 return None
             self._judging = request.topic
-            verdicts.append(_judge_here(self._chain, request, self._probe))
+            verdicts.append(_judge_safely(self._chain, request, self._probe))
             self._judging = ""
         return tuple(verdicts)
 
 
-def _judge_here(chain: PolicyChain, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
+def _judge_safely(chain: PolicyChain, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     """No key interrupts a worker's thread: a KeyboardInterrupt here is the policy's own, and costs only its topic."""
     try:
         return chain.validate(request, probe)

@@ -52,7 +52,7 @@ def _advertised(text: str) -> tuple[Endpoint, ...] | None:
 def _protocols(text: str) -> dict[str, str] | None:
     found = {}
     for part in text.split(","):
-        name, colon, protocol = (piece.strip() for piece in part.partition(":"))
+        name, colon, protocol = (bucket.strip() for bucket in part.partition(":"))
         if not colon or not name or protocol.upper() not in PROTOCOLS:
             return None
         found[name.upper()] = protocol.upper()
@@ -137,7 +137,7 @@ def _versions(text: str) -> dict[str, int] | None:
     return versions
 
 
-FORMS: Final[Mapping[str, Callable[[str], object]]] = {
+PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "cluster.id": _cluster_id,
     "super.users": _principals,
     "listeners": _listeners,
@@ -156,7 +156,7 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
 """By setting: what makes a value of its text, None where that is not allowed."""
 
 
-def more_allowed(key: str) -> str:
+def parser_limits(key: str) -> str:
     """What is allowed of such a setting beside its form."""
     match key:
         case "listeners":

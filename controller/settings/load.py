@@ -22,7 +22,7 @@ import msgspec
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
 from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
-from controller.settings.forms import FORMS, more_allowed
+from controller.settings.forms import PARSERS, parser_limits
 from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
 from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
@@ -49,7 +49,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     """
     given = {**_from_file(config_file), **_from_overrides(overrides)}
     ignored = [key for key, said in given.items() if said.origin != _SET and _is_ignored(key)]
-    notes = tuple(f"{key} ({_ELSEWHERE[key]})" if key in _ELSEWHERE else key for key in ignored)
+    notes = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: said for key, said in given.items() if key not in ignored}
     _check_keys(given)
     values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
@@ -90,7 +90,7 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
 
 # Keys.
 
-_ELSEWHERE = {
+_REPLACEMENTS = {
     "ssl.keystore.key": "the key is in the PEM file that ssl.keystore.location names",
     "ssl.keystore.certificate.chain": "the certificates are in the PEM file that ssl.keystore.location names",
     "ssl.keystore.password": "a PEM file has none; what encrypts the private key is ssl.key.password",
@@ -107,7 +107,7 @@ _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
 }
 
 
-_WHO_MAY_CONNECT = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
+_SECURITY_PREFIXES = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
 
 
 def _is_known(key: str) -> bool:
@@ -117,11 +117,11 @@ def _is_known(key: str) -> bool:
 
 
 def _is_ignored(key: str) -> bool:
-    return not _is_known(key) and not key.startswith(_WHO_MAY_CONNECT) and key in _names_of_kafka()
+    return not _is_known(key) and not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()
 
 
 @cache
-def _names_of_kafka() -> frozenset[str]:
+def _kafka_settings() -> frozenset[str]:
     """The names of all settings of Kafka's brokers, which that file has for DescribeConfigs."""
     table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
     return frozenset(row[0] for row in msgspec.json.decode(table, type=list[list[str | None]]) if row[0]) | {"log.dir"}
@@ -146,11 +146,11 @@ HIDDEN = "(hidden)"
 
 
 def _hint(key: str) -> str:
-    if key in _ELSEWHERE:
-        return _ELSEWHERE[key]
+    if key in _REPLACEMENTS:
+        return _REPLACEMENTS[key]
     if key.startswith(PER_LISTENER_PREFIX):
         return f"for one listener there are listener.name.NAME. and {', '.join(sorted(PER_LISTENER))}"
-    if key in _names_of_kafka():
+    if key in _kafka_settings():
         return "Kafka's brokers have it, and this controller does not"
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
@@ -183,17 +183,17 @@ def _value(setting: Setting, given: _Given | None) -> object:
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
         raise _refused(setting.key, given, setting.allowed_text)
-    return _composed(setting, given, value)
+    return _parsed(setting, given, value)
 
 
-def _composed(setting: Setting, given: _Given, value: Value) -> object:
+def _parsed(setting: Setting, given: _Given, value: Value) -> object:
     """The value of a setting whose text has parts of its own; any other value as it is."""
-    form = FORMS.get(setting.key)
+    form = PARSERS.get(setting.key)
     if form is None:
         return value
     found = form(given.text)
     if found is None:
-        raise _refused(setting.key, given, setting.allowed_text + more_allowed(setting.key))
+        raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key))
     return found
 
 

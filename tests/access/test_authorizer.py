@@ -76,11 +76,11 @@ def test_who_may_do_what(row: str) -> None:
     assert ("yes" if is_allowed else "no") == expected
 
 
-FORMS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
+PARSERS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
 
 
-@pytest.mark.parametrize("written", FORMS)
-@pytest.mark.parametrize("host", FORMS)
+@pytest.mark.parametrize("written", PARSERS)
+@pytest.mark.parametrize("host", PARSERS)
 def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) -> None:
     allowed = acl("bob/allow/read/topic/t")
     denied = replace(acl("bob/deny/read/topic/t/10.0.0.1"), host=written)

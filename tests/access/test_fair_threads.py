@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.access.users import NICENESS, FairThreads, party_of
+from controller.access.users import NICENESS, FairThreadPool, network_of
 
 
 @pytest.fixture
-def threads() -> Iterator[FairThreads]:
-    one = FairThreads(1, "fair")
+def threads() -> Iterator[FairThreadPool]:
+    one = FairThreadPool(1, "fair")
     yield one
     one.close()
 
 
-async def test_however_much_one_brings_another_has_its_turn(threads: FairThreads) -> None:
+async def test_however_much_one_brings_another_has_its_turn(threads: FairThreadPool) -> None:
     order: list[str] = []
     gate = threading.Event()
     busy = [asyncio.create_task(threads.run("storm", gate.wait))]
@@ -34,7 +34,7 @@ async def test_however_much_one_brings_another_has_its_turn(threads: FairThreads
     assert len(order) == 202
 
 
-async def test_what_nobody_waits_for_is_not_begun_nor_kept(threads: FairThreads) -> None:
+async def test_what_nobody_waits_for_is_not_begun_nor_kept(threads: FairThreadPool) -> None:
     begun: list[int] = []
     gate = threading.Event()
     first = asyncio.create_task(threads.run("a", gate.wait))
@@ -50,7 +50,7 @@ async def test_what_nobody_waits_for_is_not_begun_nor_kept(threads: FairThreads)
     assert begun == [-1], "a thread that was not waited for is free again"
 
 
-async def test_nothing_is_begun_when_they_are_closed(threads: FairThreads) -> None:
+async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) -> None:
     wrong: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
     begun: list[int] = []
@@ -66,7 +66,7 @@ async def test_nothing_is_begun_when_they_are_closed(threads: FairThreads) -> No
     second.cancel()
 
 
-async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThreads) -> None:
+async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThreadPool) -> None:
     def fails() -> None:
         raise KeyError("PLANTED")
 
@@ -76,7 +76,7 @@ async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system has niceness for each thread")
-async def test_its_threads_let_the_loop_go_first(threads: FairThreads) -> None:
+async def test_its_threads_let_the_loop_go_first(threads: FairThreadPool) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
@@ -96,5 +96,5 @@ some:where              some:where
 
 @pytest.mark.parametrize("line", ADDRESSES.strip().splitlines())
 def test_who_is_behind_an_address(line: str) -> None:
-    address, party = line.split()
-    assert party_of(address) == party
+    address, network = line.split()
+    assert network_of(address) == network

@@ -107,10 +107,10 @@ def test_a_refused_auto_creation_is_recorded_once_however_often_its_client_reque
 
 def test_a_look_that_is_denied_is_recorded_at_once_and_then_counted() -> None:
     some = counts()
-    first = some.is_first_look(Looker(), "Describe", "Topic:t", 29)
+    first = some.count_denial(Looker(), "Describe", "Topic:t", 29)
     assert first is not None
     assert (first.count, first.host, first.client_id, first.operation) == (1, "10.0.0.1", "c", "Describe")
-    assert some.is_first_look(Looker(), "Describe", "Topic:t", 29) is None
+    assert some.count_denial(Looker(), "Describe", "Topic:t", 29) is None
     (event,) = some.take()
     assert (event.count, event.host) == (1, "10.0.0.1")
     assert event.since_ms > first.since_ms
@@ -145,10 +145,10 @@ def test_a_count_keeps_the_beginning_of_what_is_long() -> None:
     some = counts()
     looker = Looker("User:" + "p" * 30_000)
     looker.host, looker.client_id = "h" * 30_000, "c" * 30_000
-    first = some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29)
+    first = some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29)
     assert first is not None
     assert first.resource.startswith("Topic:ttt")
     assert first.resource.endswith("… (30006 characters)")
-    assert some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
+    assert some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
     for event in (first, *some.take()):
         assert max(map(len, (event.principal, event.host, event.client_id or "", event.resource))) <= 256

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.access import users as module
-from controller.access.users import THREADS, MadeUp, Users
+from controller.access.users import THREADS, FakeCredentials, Users
 from controller.access.users_file import matches, set_password
 from controller.kafka.sasl.scram import credential_of, salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
@@ -139,10 +139,10 @@ def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCr
 
 def test_unknown_users_look_like_those_that_are() -> None:
     forms = {(4096, 64): 60, (4096, 32): 20, (8192, 64): 20}
-    made_up, known = MadeUp(), _cluster(forms)
+    fake_credential, known = FakeCredentials(), _cluster(forms)
     found = Counter(
         (one.iterations, len(one.salt))
-        for one in (made_up.credential(SECRET, known, f"n{number}", SCRAM) for number in range(3000))
+        for one in (fake_credential.credential(SECRET, known, f"n{number}", SCRAM) for number in range(3000))
     )
     assert found.keys() == forms.keys()
     for form, count in forms.items():
@@ -150,18 +150,18 @@ def test_unknown_users_look_like_those_that_are() -> None:
 
 
 def test_a_user_more_changes_what_few_unknown_ones_are_shown() -> None:
-    made_up, known = MadeUp(), _cluster({(4096, 64): 70, (8192, 32): 30})
-    before = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
+    fake_credential, known = FakeCredentials(), _cluster({(4096, 64): 70, (8192, 32): 30})
+    before = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
     more = {**known, ("new", SCRAM): ScramCredential(8192, b"\xff" * 32, b"", b"")}
-    after = [made_up.credential(SECRET, more, f"n{number}", SCRAM).salt for number in range(1000)]
+    after = [fake_credential.credential(SECRET, more, f"n{number}", SCRAM).salt for number in range(1000)]
     assert 0 < sum(one != other for one, other in zip(before, after, strict=True)) < 50
 
 
 def test_salts_like_those_of_kafkas_tools() -> None:
     """130 bits in base 36 have 26 digits, the first of them a 1, or fewer."""
-    made_up = MadeUp()
+    fake_credential = FakeCredentials()
     kafkas = ScramCredential(4096, b"1qg6nvw4o8xv8b0n3mkpu1fmwd", b"", b"")
     for known in ({}, {("u", SCRAM): kafkas}):
-        salts = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(500)]
+        salts = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(500)]
         assert all(re.fullmatch(rb"1[0-9a-z]{25}|[1-9a-z][0-9a-z]{19,24}", salt) for salt in salts)
         assert {len(salt) for salt in salts} >= {25, 26}

@@ -123,7 +123,7 @@ def _request_fields(rig: Rig, words: list[str], options: dict[str, str], api: st
         "denied": int(options.get("denied", 0)),
         "duplicate": "twice" in words,
         "validate_only": "dry" in words,
-        "dry_run": _clearance(options.get("clear")),
+        "dry_run": _dry_run_of(options.get("clear")),
     }
 
 
@@ -151,7 +151,7 @@ def _create(rig: Rig, text: str) -> commands.CreateTopic:
     )
 
 
-def _clearance(text: str | None) -> commands.DryRunResult | None:
+def _dry_run_of(text: str | None) -> commands.DryRunResult | None:
     """`clear=CODE`: what the cluster that carries decisions out said, 0 for nothing against it."""
     return None if text is None else commands.DryRunResult(int(text), "not here" if int(text) else "")
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.machine.commands.commands import CreateTopic
 from controller.policy import RequestMetadata
-from controller.policy.chain import as_policies_see_it
+from controller.policy.chain import request_metadata
 from tests.machine.tables import command, given
 
 Assigned = dict[int, tuple[int, ...]] | None
@@ -26,7 +26,7 @@ def test_what_is_shown(line: str, counts: tuple[int | None, int | None], assigne
     rig = given(GIVEN)
     create = command(rig, line)
     assert isinstance(create, CreateTopic)
-    assert as_policies_see_it(create, rig.state.cluster.settings) == RequestMetadata(
+    assert request_metadata(create, rig.state.cluster.settings) == RequestMetadata(
         topic="a",
         num_partitions=counts[0],
         replication_factor=counts[1],

@@ -75,7 +75,7 @@ def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Sett
 
 def check_steps(ops: Sequence[ConfigOp]) -> Rejection | None:
     """What is wrong with the steps of an alter request, whatever it is for."""
-    return _repeated(op.name for op in ops) or _left_out(ops) or _unknown_operation(ops)
+    return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
 
 
 def replace_configs(
@@ -83,7 +83,7 @@ def replace_configs(
 ) -> Configs | Rejection:
     """The configs of a topic after the older AlterConfigs: exactly those given, sorted by name, or why not."""
     ops = [ConfigOp(name, OpType.SET, value) for name, value in configs]
-    bad = _repeated(op.name for op in ops) or _left_out(ops)
+    bad = _duplicate_keys(op.name for op in ops) or _null_values(ops)
     if bad is not None:
         return bad
     return _checked({op.name: op.value for op in ops if op.value is not None}, current, broker_defaults)
@@ -112,12 +112,12 @@ def _invalid_request(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, _RULE)
 
 
-def _repeated(names: Iterable[str]) -> Rejection | None:
+def _duplicate_keys(names: Iterable[str]) -> Rejection | None:
     repeated = [name for name, times in Counter(names).items() if times > 1]
     return _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}") if repeated else None
 
 
-def _left_out(ops: Sequence[ConfigOp]) -> Rejection | None:
+def _null_values(ops: Sequence[ConfigOp]) -> Rejection | None:
     missing = [op.name for op in ops if op.value is None and op.op != OpType.DELETE]
     return _invalid_request(f"Null value not supported for : {', '.join(missing)}") if missing else None
 

@@ -26,7 +26,7 @@ from events.names import NO_LEADER, BrokerId, TopicName
 Ids = tuple[BrokerId, ...]
 UNASSIGNED = bytes(16)
 """The directory of a replica whose broker has not reported yet in which it lies (KIP-858)."""
-_NO_UPKEEP = ReplicaMetadata()
+_NO_METADATA = ReplicaMetadata()
 
 
 class Election(Enum):
@@ -68,7 +68,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
     """The replica_metadata of a partition; an empty one where it has none."""
-    return partition.replica_metadata or _NO_UPKEEP
+    return partition.replica_metadata or _NO_METADATA
 
 
 def is_reassigned(partition: Partition) -> bool:
@@ -81,7 +81,7 @@ def change(
     topic: TopicName, index: int, partition: Partition, wanted: Wanted, rules: Rules, reason: str
 ) -> PartitionChanged | None:
     """The change that brings a partition to what is wanted; None if it stands so."""
-    step = _Step(partition, wanted, rules)
+    step = _ChangeBuilder(partition, wanted, rules)
     step.take()
     if not step.changes_anything():
         return None
@@ -103,7 +103,7 @@ def change(
     )
 
 
-class _Step:
+class _ChangeBuilder:
     """One change in the making: `want_…` is what it aims at, the others what has changed, None where nothing has."""
 
     def __init__(self, partition: Partition, wanted: Wanted, rules: Rules) -> None:

@@ -5,7 +5,7 @@ unless the topic allows unclean election; a fenced broker leaves the in-sync set
 acknowledged record is forgotten; `leader_epoch` rises when the leader changes, `partition_epoch` with every change;
 placeholders (KIP-409) are in neither.
 
-Method: `settle` compares a topic with the brokers that are live now. It is a function of the state alone and changes
+Method: `reconcile` compares a topic with the brokers that are live now. It is a function of the state alone and changes
 nothing a second time, so it does not matter when, or in which slices, the shell has topics looked at.
 
 What it does not do: it moves no leader back to the preferred replica, and reassigns no replicas.
@@ -21,13 +21,13 @@ from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests, rules
 from controller.machine.partitions.blocks import Span, changed, numbered
 from controller.machine.partitions.rules import (
-    are_eligible_no_more,
-    enough_in_sync,
+    effective_min_isr,
+    elr_must_be_cleared,
     fill,
     has_real_brokers,
     is_filled,
     is_kept_up,
-    new_upkeep,
+    new_replica_metadata,
 )
 from controller.machine.state import Cluster, Topic
 from events.catalog import Event, IsrChanged, LeaderElected, Partition
@@ -39,7 +39,9 @@ LeadershipChange = LeaderElected | IsrChanged
 def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
     """A partition at its creation: all live replicas are in sync, the first of them leads."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
-    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, replica_metadata=new_upkeep(replicas, cluster))
+    return Partition(
+        replicas, isr, isr[0] if isr else NO_LEADER, replica_metadata=new_replica_metadata(replicas, cluster)
+    )
 
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
@@ -51,11 +53,11 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
+def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
     """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
     do it; none if it is."""
     if has_real_brokers(cluster):
-        return requests.settle(topic, cluster, reason, span)
+        return requests.reconcile(topic, cluster, reason, span)
     events: list[Event] = []
     settled: dict[int, Partition] = {}
     for index, before in numbered(topic.partitions, span):
@@ -79,14 +81,14 @@ def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
 
 
 def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
-    """Whether `settle` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
+    """Whether `reconcile` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))
     if cluster.settings.has_target_cluster:
         return all(is_filled(partition, cluster) for partition in partitions)
     if has_real_brokers(cluster):
-        enough = enough_in_sync(topic, cluster)
-        return all(is_kept_up(each, cluster) and not are_eligible_no_more(each, enough) for each in partitions)
+        enough = effective_min_isr(topic, cluster)
+        return all(is_kept_up(each, cluster) and not elr_must_be_cleared(each, enough) for each in partitions)
     for partition in partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)

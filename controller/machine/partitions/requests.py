@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from controller.machine import validation
-from controller.machine.apply import after_step, with_partition
+from controller.machine.apply import after_partition_change, with_partition
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
@@ -36,24 +36,24 @@ PRODUCER_IDS_PER_BLOCK = 1000
 # Brokers come and go.
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
+def reconcile(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
     """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
     do it; none if it is."""
     events: list[Event] = []
     topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     settled: dict[int, Partition] = {}
     for index, before in blocks.numbered(topic.partitions, span):
-        if rules.is_untouched(before, cluster):
+        if rules.is_steady(before, cluster):
             continue
         filled, fills = rules.fill(topic.name, index, before, cluster)
         events += fills
-        lost, unclean = rules.lost_members(filled, cluster), rules.unclean_members(filled, cluster)
+        lost, unclean = rules.unavailable_members(filled, cluster), rules.unclean_members(filled, cluster)
         isr = tuple(member for member in filled.isr if member not in lost and member not in unclean)
         wanted = Wanted(isr=isr, unclean=unclean, election=election)
         changed = change(topic.name, index, filled, wanted, topic_rules, reason)
         if changed is not None:
             events.append(changed)
-            filled = after_step(filled, changed)
+            filled = after_partition_change(filled, changed)
         if fills or changed is not None:
             settled[index] = filled
     return (replace(topic, partitions=blocks.changed(topic.partitions, settled)) if events else topic), events
@@ -108,7 +108,7 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
         answers.append(answer)
         if changed is not None:
             events.append(changed)
-            after = after_step(topic.partitions[report.partition], changed)
+            after = after_partition_change(topic.partitions[report.partition], changed)
             topic = with_partition(topic, report.partition, after)
     return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
 
@@ -133,7 +133,7 @@ def _report(
         return None, PartitionAnswer(report.partition, 0, "", partition)
     if changed.leader not in (None, broker_id):
         return changed, PartitionAnswer(report.partition, int(ErrorCode.NEW_LEADER_ELECTED))
-    return changed, PartitionAnswer(report.partition, 0, "", after_step(partition, changed))
+    return changed, PartitionAnswer(report.partition, 0, "", after_partition_change(partition, changed))
 
 
 def refusal(
@@ -189,7 +189,7 @@ def assign_directories(state: State, command: commands.AssignDirectories) -> Dec
         if refused is None:
             for changed in _assigned(topic, index, command.broker_id, directory, cluster, topic_rules, election):
                 events.append(changed)
-                topic = with_partition(topic, index, after_step(topic.partitions[index], changed))
+                topic = with_partition(topic, index, after_partition_change(topic.partitions[index], changed))
     return Decision(tuple(events), (Answer(command.request_id, topic.name, 0, partitions=tuple(answers)),))
 
 
@@ -219,7 +219,7 @@ def _assigned(
     assigned = change(topic.name, index, partition, to, topic_rules, reason)
     if assigned is not None:
         yield assigned
-        partition = after_step(partition, assigned)
+        partition = after_partition_change(partition, assigned)
     if not rules.is_online(broker, directory):
         then, reason = Wanted(isr=others, election=election), f"directory of broker {broker_id} failed"
     elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
@@ -291,7 +291,7 @@ def reassign_partitions(state: State, command: commands.ReassignPartitions) -> D
         outcome = _reassigned(topic, wanted, command, state.cluster)
         steps.append((wanted.partition, outcome))
         if topic is not None and isinstance(outcome, PartitionChanged):
-            after = after_step(topic.partitions[wanted.partition], outcome)
+            after = after_partition_change(topic.partitions[wanted.partition], outcome)
             topic = with_partition(topic, wanted.partition, after)
     return _answered(command, steps)
 

@@ -29,13 +29,13 @@ def rules_for(topic: Topic, cluster: Cluster) -> Rules:
     """What a change of the topic's partitions depends on."""
     return Rules(
         may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
-        min_isr=enough_in_sync(topic, cluster),
+        min_isr=effective_min_isr(topic, cluster),
         elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
         directory=lambda broker_id: default_directory(cluster, broker_id),
     )
 
 
-def enough_in_sync(topic: Topic, cluster: Cluster) -> int:
+def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
     """How many in sync are enough to acknowledge records of the topic."""
     return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
 
@@ -68,7 +68,7 @@ def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
     return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
 
 
-def new_upkeep(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetadata | None:
+def new_replica_metadata(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetadata | None:
     """The replica_metadata of a new partition; None where the brokers are not real ones."""
     if not has_real_brokers(cluster):
         return None
@@ -81,7 +81,7 @@ def directory_of(partition: Partition, broker_id: BrokerId) -> bytes:
     return dict(directories).get(broker_id, UNASSIGNED)
 
 
-def lost_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
+def unavailable_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, ...]:
     """The members of the in-sync set that do not serve, or may have lost records since they did."""
     directories = dict(
         zip(partition.replicas, (partition.replica_metadata or ReplicaMetadata()).directories, strict=False)
@@ -95,7 +95,7 @@ def unclean_members(partition: Partition, cluster: Cluster) -> tuple[BrokerId, .
     return tuple(member for member in members if member in cluster.brokers and cluster.brokers[member].unclean)
 
 
-def is_untouched(partition: Partition, cluster: Cluster) -> bool:
+def is_steady(partition: Partition, cluster: Cluster) -> bool:
     """Whether nothing about a partition can change by itself: it is led, all that are in sync serve, and nothing is
     under way. Quick, because most partitions are so when a broker comes or goes."""
     replica_metadata = partition.replica_metadata
@@ -110,7 +110,7 @@ def is_untouched(partition: Partition, cluster: Cluster) -> bool:
     return partition.leader >= 0 and is_kept_up(partition, cluster)
 
 
-def are_eligible_no_more(partition: Partition, enough: int) -> bool:
+def elr_must_be_cleared(partition: Partition, enough: int) -> bool:
     """Whether replicas are eligible though enough are in sync, as where min.insync.replicas was lowered: they miss what
     is acknowledged from then on."""
     return (
@@ -126,7 +126,7 @@ def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
         return False
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
-    if lost_members(partition, cluster):
+    if unavailable_members(partition, cluster):
         return False
     return is_filled(partition, cluster)
 

@@ -99,17 +99,17 @@ def test_secrets_are_not_in_a_representation() -> None:
     assert "stored" not in repr(event)
 
 
-def _drawn(state: State, secret: bytes) -> tuple[Event, ...]:
+def _derived(state: State, secret: bytes) -> tuple[Event, ...]:
     return decide(state, DrawLoginSecret(request_id=RequestId("r1"), at_ms=5, secret=secret)).events
 
 
 def test_of_several_login_secrets_the_first_counts() -> None:
     state = State(DictTopics(), Cluster())
-    (event,) = _drawn(state, b"PLANTED")
+    (event,) = _derived(state, b"PLANTED")
     record = Recorded(Offset(0), 5, Cause("DrawLoginSecret", RequestId("r1")), event)
     apply(state, record)
     assert state.cluster.login_secret == b"PLANTED"
-    assert _drawn(state, b"another") == ()
+    assert _derived(state, b"another") == ()
     with pytest.raises(CannotApply, match="a login secret already"):
         apply(state, record)
     shown = without_secrets(event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.machine.access.pieces import PIECES, Pieces, changed, differing
+from controller.machine.access.pieces import BUCKETS, BucketMap, changed, differing
 from controller.machine.apply import apply_cluster
 from controller.machine.state import Cluster
 from events.access import QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
@@ -35,10 +35,10 @@ def test_it_is_as_a_dict(first: dict[int, str], changes: list[tuple[int, str | N
 
 
 def test_what_differs_is_found_among_few() -> None:
-    before = Pieces({number: str(number) for number in range(10_000)})
+    before = BucketMap({number: str(number) for number in range(10_000)})
     after = changed(changed(before, 7, "new"), 8, None)
     assert differing(before, after) == {7, 8}
-    assert sum(old is not new for old, new in zip(before.pieces, after.pieces, strict=True)) == 2
+    assert sum(old is not new for old, new in zip(before.buckets, after.buckets, strict=True)) == 2
 
 
 def folded(cluster: Cluster, events: list[Event]) -> tuple[Cluster, int]:
@@ -49,15 +49,15 @@ def folded(cluster: Cluster, events: list[Event]) -> tuple[Cluster, int]:
         cluster = apply_cluster(before, Recorded(Offset(offset), 5, Cause("x", REQUEST), event))
         for old, new in ((before.scram, cluster.scram), (before.quotas, cluster.quotas)):
             if old is not new:
-                pieces = old.pieces if isinstance(old, Pieces) else ()
-                known = {id(piece) for piece in pieces}
-                assert isinstance(new, Pieces)
-                copied += sum(len(piece) for piece in new.pieces if id(piece) not in known)
+                buckets = old.buckets if isinstance(old, BucketMap) else ()
+                known = {id(bucket) for bucket in buckets}
+                assert isinstance(new, BucketMap)
+                copied += sum(len(bucket) for bucket in new.buckets if id(bucket) not in known)
     return cluster, copied
 
 
 def test_many_changes_of_users_and_quotas_do_not_copy_all_there_is_each_time() -> None:
-    count = 4 * PIECES
+    count = 4 * BUCKETS
     users = [f"u{number}" for number in range(count)]
     set_all: list[Event] = [
         ScramCredentialSet(REQUEST, user, "SCRAM-SHA-256", 4096, b"s", b"k", b"k", "User:a", None) for user in users

@@ -259,8 +259,8 @@ def changed_after_it_was_deleted(log: Log) -> Log:
 
 @caught_by("topic-exists")
 def a_partition_that_is_not_there(log: Log) -> Log:
-    made_up = catalog.IsrChanged(TopicName("a"), 9, BrokerId(1), ids(1), 0, 1, "made up")
-    return then(log, "AlterPartition", "b1", made_up)
+    fake_credential = catalog.IsrChanged(TopicName("a"), 9, BrokerId(1), ids(1), 0, 1, "made up")
+    return then(log, "AlterPartition", "b1", fake_credential)
 
 
 @caught_by("partitions-never-fall")

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.machine.apply import after_step
+from controller.machine.apply import after_partition_change
 from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
 from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
@@ -164,7 +164,7 @@ def test_a_change_applied_leaves_nothing_to_change() -> None:
         case = Case(draw)
         case.wanted = Wanted()
         made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
-        stands = case.partition if made is None else after_step(case.partition, made)
+        stands = case.partition if made is None else after_partition_change(case.partition, made)
         again = change(TOPIC, 0, stands, Wanted(), case.rules, "requested")
-        settled = stands if again is None else after_step(stands, again)
+        settled = stands if again is None else after_partition_change(stands, again)
         assert change(TOPIC, 0, settled, Wanted(), case.rules, "requested") is None, case.line()
