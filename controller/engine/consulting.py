@@ -16,7 +16,7 @@ from controller.brokers.cluster.clearing import Planned
 from controller.machine.commands.commands import CreateTopic, DryRunResult, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.state import Settings, State
-from controller.policy.chain import as_policies_see_it
+from controller.policy.chain import request_metadata
 from controller.policy.runner import PolicyJudge
 
 
@@ -45,7 +45,7 @@ async def _judged(
     unjudged = [command for command in commands if isinstance(command, CreateTopic) and command.verdict is None]
     if policies is None or not unjudged:
         return list(commands)
-    verdicts = await policies.judge([as_policies_see_it(command, settings) for command in unjudged])
+    verdicts = await policies.judge([request_metadata(command, settings) for command in unjudged])
     judged = {one.topic: replace(one, verdict=verdict) for one, verdict in zip(unjudged, verdicts, strict=True)}
     return [judged.get(command.topic, command) for command in commands]
 

@@ -30,7 +30,7 @@ from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
-from controller.policy.chain import as_policies_see_it
+from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
 from events.codec import decode_event
@@ -150,7 +150,7 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         if tried.policies is None:
             return (), Fate(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
-        verdict = chain.validate(as_policies_see_it(command, settings))
+        verdict = chain.validate(request_metadata(command, settings))
         decision = decide_in_full(state, replace(command, verdict=verdict))
         return decision.events, replace(_fate(decision.events), verdict=verdict)
     return decision.events, _fate(decision.events)
