@@ -26,7 +26,7 @@ from controller.machine.partitions.rules import (
     fill,
     has_real_brokers,
     is_filled,
-    is_kept_up,
+    is_up_to_date,
     new_replica_metadata,
 )
 from controller.machine.state import Cluster, Topic
@@ -88,7 +88,7 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
         return all(is_filled(partition, cluster) for partition in partitions)
     if has_real_brokers(cluster):
         enough = effective_min_isr(topic, cluster)
-        return all(is_kept_up(each, cluster) and not elr_must_be_cleared(each, enough) for each in partitions)
+        return all(is_up_to_date(each, cluster) and not elr_must_be_cleared(each, enough) for each in partitions)
     for partition in partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)

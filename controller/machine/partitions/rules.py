@@ -107,7 +107,7 @@ def is_steady(partition: Partition, cluster: Cluster) -> bool:
         or replica_metadata.removing
     ):
         return False
-    return partition.leader >= 0 and is_kept_up(partition, cluster)
+    return partition.leader >= 0 and is_up_to_date(partition, cluster)
 
 
 def elr_must_be_cleared(partition: Partition, enough: int) -> bool:
@@ -118,7 +118,7 @@ def elr_must_be_cleared(partition: Partition, enough: int) -> bool:
     )
 
 
-def is_kept_up(partition: Partition, cluster: Cluster) -> bool:
+def is_up_to_date(partition: Partition, cluster: Cluster) -> bool:
     """Whether brokers being as they are changes nothing about a partition. It may err by saying no."""
     if partition.replica_metadata is None:
         return False

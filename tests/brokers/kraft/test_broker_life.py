@@ -31,7 +31,7 @@ from controller.kafka.messages.broker_registration import (
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.rules import is_kept_up
+from controller.machine.partitions.rules import is_up_to_date
 from controller.machine.state import Broker, Cluster, DictTopics, State
 from events.catalog import Endpoint, Partition, ReplicaMetadata, SupportedFeature
 from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
@@ -207,7 +207,7 @@ def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back
     two = (BrokerId(1), BrokerId(2))
     partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
     kept = [
-        is_kept_up(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
+        is_up_to_date(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)
     ]
     assert kept == [True, False]

@@ -37,7 +37,7 @@ def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
     return _is_kept_up(partition, cluster)
 
 
-_is_kept_up = rules.is_kept_up
+_is_kept_up = rules.is_up_to_date
 
 BUGS: Final[Bugs] = {
     "a broker is fenced, and leads on": [(Reviews, "_learn_of_real_brokers", _nothing)],
@@ -49,7 +49,7 @@ BUGS: Final[Bugs] = {
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
     "whoever comes back has lost nothing": [(Membership, "ended_in_order", lambda *_: True)],
     "who is eligible comes back uncleanly where nobody leads, and stays so": [
-        (rules, "is_kept_up", _kept_up_without_leader),
-        (leadership, "is_kept_up", _kept_up_without_leader),
+        (rules, "is_up_to_date", _kept_up_without_leader),
+        (leadership, "is_up_to_date", _kept_up_without_leader),
     ],
 }
