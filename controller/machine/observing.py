@@ -237,5 +237,5 @@ def expire(state: State, command: commands.ExpireRequest) -> Decision:
         return NOTHING
     if command.at_ms < topic.pending_create.deadline_ms:
         return NOTHING
-    message = f"The topic was created, but was not complete in time: {readiness.how_far(topic, state.cluster)}."
+    message = f"The topic was created, but was not complete in time: {readiness.progress_text(topic, state.cluster)}."
     return answer_pending_create(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)

@@ -47,7 +47,7 @@ def answers_of(events: list[Event], topic: Topic) -> tuple[Answer, ...]:
     return (Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic),)
 
 
-def how_far(topic: Topic, cluster: Cluster) -> str:
+def progress_text(topic: Topic, cluster: Cluster) -> str:
     """How far a topic came, in words for the message of REQUEST_TIMED_OUT."""
     leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)
     applied = len(frozenset(topic.propagated).intersection(cluster.live))

@@ -16,7 +16,7 @@ from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
 from controller.http.permissions import Reader, may_show_request
 from controller.http.places import Places
 from controller.http.requests import caller_of
-from controller.machine.readiness import how_far
+from controller.machine.readiness import progress_text
 from projections.queries.counting import Counted
 from projections.queries.moments import iso
 from projections.queries.query import NotThere
@@ -161,7 +161,7 @@ def counted_now(api: ControllerApi) -> types.SummaryShape:
             name=topic.name,
             created_at=iso(topic.created_at_ms),
             created_at_ms=topic.created_at_ms,
-            waits_for=how_far(topic, cluster),
+            waits_for=progress_text(topic, cluster),
         )
         for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
     )

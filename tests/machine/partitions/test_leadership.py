@@ -11,7 +11,7 @@ from controller.machine.commands.commands import AlterPartition, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, settle
-from controller.machine.readiness import how_far
+from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
 from events.names import BrokerId, RequestId
@@ -92,7 +92,7 @@ def test_how_far_a_create_came_counts_live_brokers_alone() -> None:
     rig.put(command(rig, "create t on=0:2,1:1"))
     rig.confirm(1, 2)
     rig.put(command(rig, "fence 2"))
-    text = how_far(rig.topic("t"), rig.state.cluster)
+    text = progress_text(rig.topic("t"), rig.state.cluster)
     assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers know it"
 
 
