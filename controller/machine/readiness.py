@@ -34,7 +34,7 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
         return []
     events: list[Event] = [TopicReady(topic.name)]
     if topic.pending_create is not None:
-        waited_ms = max(0, at_ms - topic.pending_create.asked_at_ms)
+        waited_ms = max(0, at_ms - topic.pending_create.requested_at_ms)
         events.append(CreateAnswered(topic.pending_create.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
     return events
 
@@ -61,7 +61,7 @@ def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: in
     """The terminal answer of a create that waits, other than that it is complete."""
     pending_create = topic.pending_create
     assert pending_create is not None, "only a create that waits is answered so"
-    waited_ms = max(0, at_ms - pending_create.asked_at_ms)
+    waited_ms = max(0, at_ms - pending_create.requested_at_ms)
     event = CreateAnswered(pending_create.request_id, topic.name, int(code), message, waited_ms)
     return Decision(
         (event,), (Answer(pending_create.request_id, topic.name, int(code), message, "", waited_ms, topic),)
