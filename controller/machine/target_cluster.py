@@ -78,14 +78,14 @@ def _discovered(
     return catalog.TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
 
 
-def _new(seen: commands.SeenPartition, cluster: Cluster) -> Partition:
+def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
     """A partition that was not known before. Kafka may have none in sync (KIP-966); here one always is the last."""
     isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
     leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
     return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
 
 
-def _as_seen(before: Partition, seen: commands.SeenPartition, cluster: Cluster) -> Partition:
+def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
     """The partition with what was seen of it; as it was where that is older than what is known, or names a leader of
     which it is not known yet that it lives."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):

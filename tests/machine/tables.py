@@ -22,8 +22,8 @@ from controller.machine.commands.cluster import (
     DiscoverDeletion,
     DiscoverTopic,
     FinishChange,
+    ObservedPartition,
     RefuseCreation,
-    SeenPartition,
 )
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
@@ -307,7 +307,7 @@ def _seen(rig: Rig, text: str) -> DiscoverTopic:
     for word in words[1:]:
         replicas, isr, leader, epoch = word.split(":")
         partitions.append(
-            SeenPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
+            ObservedPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
         )
     configs = tuple(tuple(one.split("=")) for one in options["conf"].split(";") if one) if "conf" in options else None
     known = None if topic is None else (len(topic.partitions), topic.configs)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from controller.brokers.cluster.link import SeenTopic
-from controller.machine.commands.cluster import SeenPartition
+from controller.machine.commands.cluster import ObservedPartition
 from controller.machine.state import Topic
 from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
@@ -92,7 +92,7 @@ def differs(topic: Topic, seen: SeenTopic) -> bool:
     return any(_differs(mine, theirs) for mine, theirs in zip(topic.partitions, seen.partitions, strict=True))
 
 
-def _differs(mine: catalog.Partition, theirs: SeenPartition) -> bool:
+def _differs(mine: catalog.Partition, theirs: ObservedPartition) -> bool:
     """In-sync sets are compared as sets; one that the cluster has empty (KIP-966) keeps its last members here."""
     if (mine.leader, mine.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True

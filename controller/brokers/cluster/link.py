@@ -46,7 +46,7 @@ from controller.kafka.messages import describe_log_dirs as log_dirs
 from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.metadata import MetadataResponseTopic as TopicAnswer
-from controller.machine.commands.cluster import SeenPartition
+from controller.machine.commands.cluster import ObservedPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
@@ -98,7 +98,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
 
     name: TopicName
     topic_id: TopicId
-    partitions: tuple[SeenPartition, ...]
+    partitions: tuple[ObservedPartition, ...]
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -329,7 +329,7 @@ def _topic_of(topic: TopicAnswer) -> SeenTopic:
         TopicName(topic.name or ""),
         TopicId(topic.topic_id),
         tuple(
-            SeenPartition(
+            ObservedPartition(
                 tuple(map(BrokerId, one.replica_nodes)),
                 tuple(map(BrokerId, one.isr_nodes)),
                 BrokerId(one.leader_id),

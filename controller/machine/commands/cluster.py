@@ -9,7 +9,7 @@ from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
 
 
-class SeenPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One partition as a cluster's metadata shows it; `leader` is -1 when there is none."""
 
     replicas: tuple[BrokerId, ...]
@@ -28,7 +28,7 @@ class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
 
     topic: TopicName
     topic_id: TopicId
-    partitions: tuple[SeenPartition, ...]
+    partitions: tuple[ObservedPartition, ...]
     configs: Configs | None = None
     known: tuple[int, Configs] | None = None
     reason: str = ""

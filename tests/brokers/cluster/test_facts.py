@@ -8,7 +8,7 @@ import pytest
 from controller.brokers.cluster.carrier import Configure, Create, Delete, Fill, Grow, action_of, config_steps
 from controller.brokers.cluster.facts import brokers_of, differs, known, left_open, past_of
 from controller.brokers.cluster.link import SeenTopic
-from controller.machine.commands.cluster import SeenPartition
+from controller.machine.commands.cluster import ObservedPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
 from tests.events.golden import history
@@ -90,16 +90,16 @@ def test_differences() -> None:
     assert known(topic) == (1, ())
     assert brokers_of(topic.partitions[0]) == (1, 2)
     ids = tuple(map(BrokerId, (1, 2)))
-    same = SeenTopic(TopicName("a"), topic.topic_id, (SeenPartition(ids, ids[::-1], BrokerId(1), 0),))
+    same = SeenTopic(TopicName("a"), topic.topic_id, (ObservedPartition(ids, ids[::-1], BrokerId(1), 0),))
     assert not differs(topic, same)
     for other in (
         {"topic_id": b"x" * 16},
         {"partitions": ()},
-        {"partitions": (SeenPartition(ids[::-1], ids, BrokerId(1), 0),)},
-        {"partitions": (SeenPartition(ids, ids[:1], BrokerId(1), 0),)},
-        {"partitions": (SeenPartition(ids, ids, BrokerId(2), 1),)},
+        {"partitions": (ObservedPartition(ids[::-1], ids, BrokerId(1), 0),)},
+        {"partitions": (ObservedPartition(ids, ids[:1], BrokerId(1), 0),)},
+        {"partitions": (ObservedPartition(ids, ids, BrokerId(2), 1),)},
     ):
         assert differs(topic, msgspec.structs.replace(same, **other)), other
     kept = Partition(ids, ids[:1], BrokerId(-1), 1)
-    nobody = SeenTopic(same.name, same.topic_id, (SeenPartition(ids, (), BrokerId(-1), 1),))
+    nobody = SeenTopic(same.name, same.topic_id, (ObservedPartition(ids, (), BrokerId(-1), 1),))
     assert not differs(msgspec.structs.replace(topic, partitions=(kept,)), nobody), "the last in sync is kept"
