@@ -13,7 +13,7 @@ from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import alter_client_quotas as alter
 from controller.kafka.messages import describe_client_quotas as describe
-from controller.machine.access.quotas import CLIENT_ID, IP, USER, sorted_entity
+from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
@@ -45,7 +45,7 @@ async def _alter_in_parts(
     """Of a long request, a part at a time; what is about one entity stays together, since that is refused."""
     together: dict[QuotaEntity, list[int]] = {}
     for number, entry in enumerate(request.entries):
-        together.setdefault(sorted_entity(_entity(entry)), []).append(number)
+        together.setdefault(canonical_entity(_entity(entry)), []).append(number)
     details = [Detail()] * len(request.entries)
     for entities in slices(list(together.values()), ENTITIES_PER_COMMAND):
         numbers = list(chain.from_iterable(entities))

@@ -43,7 +43,7 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
     events: list[QuotasChanged] = []
     seen: set[QuotaEntity] = set()
     for alteration in command.alterations:
-        entity = sorted_entity(alteration.entity)
+        entity = canonical_entity(alteration.entity)
         wrong = _twice(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
         wrong = wrong or _wrong_with_values(entity, alteration)
         details.append(Detail(int(ErrorCode.INVALID_REQUEST), wrong) if wrong else Detail())
@@ -70,7 +70,7 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     return count - (len(before.partitions) if before is not None else 0)
 
 
-def sorted_entity(entity: QuotaEntity) -> QuotaEntity:
+def canonical_entity(entity: QuotaEntity) -> QuotaEntity:
     """An entity in the one order in which it is kept."""
     return tuple(sorted(entity, key=lambda part: (part[0], part[1] or "")))
 

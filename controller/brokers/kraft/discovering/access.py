@@ -11,7 +11,7 @@ from controller.brokers.kraft.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.quotas import sorted_entity
+from controller.machine.access.quotas import canonical_entity
 from controller.machine.state import ScramCredential
 from events.access import Acl, QuotaEntity, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 
@@ -33,7 +33,7 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
 
 def entity_of(record: ClientQuotaRecord) -> QuotaEntity:
     """Whom a quota is for, in the one order in which it is kept."""
-    return sorted_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
+    return canonical_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
 
 
 def quota_events(entity: QuotaEntity, before: Quotas, after: Quotas, source: Source) -> Iterator[QuotasChanged]:
