@@ -19,7 +19,7 @@ from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name
 from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
 from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
-from controller.machine.configs.changes import LISTS, OpType, altered, check_steps
+from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
 from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
@@ -209,7 +209,7 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
 
     INVALID_REQUEST with Kafka's words, INVALID_CONFIG for what would be added to no list.
     """
-    wrong = check_steps(ops) or _unknown_broker(name, cluster) or _no_list(ops)
+    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _no_list(ops)
     if wrong is not None:
         return wrong
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)

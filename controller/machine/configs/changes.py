@@ -56,7 +56,7 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
     `current` are the topic's explicit configs. Taking away what is not there, or adding what is, changes nothing and
     is not an error.
     """
-    bad = check_steps(ops)
+    bad = check_ops(ops)
     if bad is not None:
         return bad
     altered = _after_ops(current, ops, _topic_list_default)
@@ -73,7 +73,7 @@ def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Sett
     return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.defaults_in_force)
 
 
-def check_steps(ops: Sequence[ConfigOp]) -> Rejection | None:
+def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
     """What is wrong with the steps of an alter request, whatever it is for."""
     return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
 
@@ -257,10 +257,10 @@ def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | Non
         what = "Group" if command.kind == GROUPS else "Cluster"
         return Rejection(ErrorCode(command.denied), f"{what} authorization failed.", "authorizer")
     if command.kind == BROKERS:
-        return _unknown_broker(command.name, cluster) or check_steps(command.ops)
+        return _unknown_broker(command.name, cluster) or check_ops(command.ops)
     if not command.name:
         return Rejection(ErrorCode.INVALID_REQUEST, "Default resources of this type are not allowed.", _RULE)
-    return check_steps(command.ops)
+    return check_ops(command.ops)
 
 
 def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
