@@ -47,13 +47,13 @@ class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
     """Where a chain reports what its policies cost and raise; by default nowhere.
 
-    `on_judged(policy, outcome, seconds)` follows each call of a policy, measured with `clock` (seconds, monotonic).
+    `on_verdict(policy, outcome, seconds)` follows each call of a policy, measured with `clock` (seconds, monotonic).
     `on_exception(policy, topic, error)` comes before it for each exception that is not a PolicyViolation, with its
     traceback, for the operator to see. Both are called where the chain runs.
     """
 
     clock: Callable[[], float] = lambda: 0.0
-    on_judged: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
+    on_verdict: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
     on_exception: Callable[[str, str, BaseException], None] = lambda policy, topic, error: None
 
 
@@ -133,7 +133,7 @@ def error_text(error: BaseException) -> str:
 def _judge(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
     verdict = _answer(loaded, request, probe)
-    probe.on_judged(loaded.name, verdict.outcome, probe.clock() - began)
+    probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
     return verdict
 
 

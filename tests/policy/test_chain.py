@@ -204,7 +204,7 @@ def test_the_probe_hears_of_each_policy_that_judged() -> None:
     error = OSError("disk")
     probe = PolicyProbe(
         clock=lambda: float(next(ticks)),
-        on_judged=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
+        on_verdict=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
         on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
     )
     chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(REQUEST, probe)

@@ -224,7 +224,7 @@ async def test_close_says_what_a_policy_raised(gated: _Gated, error: BaseExcepti
 async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
     heard: list[tuple[str, str, str]] = []
     probe = PolicyProbe(
-        on_judged=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
+        on_verdict=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
     )
     runner = PolicyRunner(gated.chain(), probe=probe)
     await runner.judge([request("bad")])
