@@ -91,7 +91,7 @@ class Authorizer(Protocol):
         """Whether the requester may do this to the resource."""
         ...
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there may be a resource of the type that the requester may do this to (KIP-679)."""
         ...
 
@@ -103,7 +103,7 @@ class AllowAll:
         """Whether it is allowed: it is."""
         return True
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether it is allowed: it is."""
         return True
 
@@ -141,7 +141,7 @@ class StandardAuthorizer:
                     is_allowed = True
         return is_allowed or (not has_entries and self._open_without_acl)
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether an entry allows it, whatever others deny: False only where everything of the type is closed."""
         if requester.principal in self._super_users or self._open_without_acl:
             return True

@@ -64,7 +64,7 @@ def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
 
 def may_describe_some(api: ControllerApi, request: HttpRequest) -> bool:
     """Whether there may be a topic that may be shown."""
-    return api.authorizer.allows_some(caller_of(request), "Describe", "Topic")
+    return api.authorizer.allows_any(caller_of(request), "Describe", "Topic")
 
 
 def need_topic(api: ControllerApi, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:

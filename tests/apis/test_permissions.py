@@ -41,7 +41,7 @@ class Granted:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return requester.principal != BOB or (operation, resource_type, name) in self._grants
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 

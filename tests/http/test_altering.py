@@ -64,7 +64,7 @@ class Needs:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return resource_type != "Topic" or operation != self._operation
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 

@@ -62,7 +62,7 @@ class _Everything:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.allowed
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return self.allowed
 
 

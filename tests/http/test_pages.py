@@ -43,7 +43,7 @@ class Only:
             return True
         return self.prefix is not None and name.startswith(self.prefix)
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return self.prefix is not None
 
 

@@ -25,7 +25,7 @@ class Half:
             return name.startswith("open")
         return (operation, resource_type) in self._more
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 

@@ -100,7 +100,7 @@ class Hosts:
         self.seen.add(requester.host)
         return True
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 

@@ -197,7 +197,7 @@ class Nobody:
         assert requester.principal == "User:ANONYMOUS"
         return False
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 
