@@ -307,7 +307,7 @@ class ControllerApi:
         """The same for any resource; `refusal` is the error that is answered where it is not allowed."""
         if self.authorizer.allows(requester, operation, resource_type, name):
             return True
-        self.controller.refusals.note_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
+        self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
         return False
 
     def may_create(self, requester: Requester, topic: str) -> bool:

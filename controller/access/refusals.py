@@ -102,7 +102,7 @@ class RefusalRecords:
         self._schedule()
         return is_recorded
 
-    def note_denial(
+    def record_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
     ) -> None:
         """Somebody was denied what leads to no command, or sent one that failed."""

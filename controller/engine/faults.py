@@ -82,7 +82,7 @@ class Faults:
             who = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
             resource = f"Topic:{topic}" if topic else f"Cluster:{CLUSTER_NAME}"
             rule = f"fault:{type(error).__name__}"
-            self._refusals.note_denial(who, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
+            self._refusals.record_denial(who, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
         topic_name = getattr(command, "topic", NO_TOPIC)
         return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
 
