@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from controller.machine.access.acls import Acls
-from controller.machine.access.pieces import changed
+from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
 from events.catalog import Configs, Endpoint, Partition, SupportedFeature

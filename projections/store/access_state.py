@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.access.acls import Acls, Entries
-from controller.machine.access.pieces import differing
+from controller.machine.access.bucket_map import differing
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 from events.logs.log import EventLog

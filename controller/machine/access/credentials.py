@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from controller.machine.access.pieces import changed
+from controller.machine.access.bucket_map import changed
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
 from controller.machine.decision import NOTHING, Answer, Decision, Detail

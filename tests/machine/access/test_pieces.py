@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.machine.access.pieces import BUCKETS, BucketMap, changed, differing
+from controller.machine.access.bucket_map import BUCKETS, BucketMap, changed, differing
 from controller.machine.apply import apply_cluster
 from controller.machine.state import Cluster
 from events.access import QuotasChanged, ScramCredentialRemoved, ScramCredentialSet

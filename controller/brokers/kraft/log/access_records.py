@@ -12,8 +12,8 @@ from typing import Final
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.access.acls import Acls
+from controller.machine.access.bucket_map import differing
 from controller.machine.access.credentials import MECHANISMS
-from controller.machine.access.pieces import differing
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 
