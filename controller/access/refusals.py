@@ -10,7 +10,7 @@ Refusals by rules, policies and quotas are each recorded in full, because whoeve
 principal has had so many through one API in an interval that it must be a program gone wild; from then on they are
 counted in the same way.
 
-What is kept of a refusal is short (`controller.machine.keeping`), and all of one principal through one API in an
+What is kept of a refusal is short (`controller.machine.truncation`), and all of one principal through one API in an
 interval takes at most `RECORDED_BYTES_MAX`: the rest is counted. So a principal that may do nothing adds to the log
 some hundred events an interval for each API, and at most so many bytes, whatever it sends.
 
@@ -35,7 +35,7 @@ from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
-from controller.machine.keeping import cut
+from controller.machine.truncation import cut
 from events.access import RequestsRefused
 from events.names import RequestId
 

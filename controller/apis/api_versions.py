@@ -11,7 +11,7 @@ from controller.brokers.kraft.features import FeatureRange
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, api_versions
 from controller.machine.errors import ErrorCode
-from controller.machine.keeping import cut
+from controller.machine.truncation import cut
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What KIP-511 allows as a client's name and as its version."""

@@ -22,9 +22,9 @@ from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
-from controller.machine.keeping import truncated_refusal
 from controller.machine.partitions import requests
 from controller.machine.state import State
+from controller.machine.truncation import truncated_refusal
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:

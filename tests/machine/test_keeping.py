@@ -8,8 +8,8 @@ import pytest
 
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide
-from controller.machine.keeping import ENTRIES_MAX, TEXT_MAX, cut
 from controller.machine.recall import recall
+from controller.machine.truncation import ENTRIES_MAX, TEXT_MAX, cut
 from events.catalog import Assignment, Cause, ConfigOp, CreateRequested, Recorded
 from events.codec import decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicName

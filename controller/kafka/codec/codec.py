@@ -28,7 +28,7 @@ from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
-from controller.machine.keeping import cut
+from controller.machine.truncation import cut
 
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")

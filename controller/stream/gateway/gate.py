@@ -22,8 +22,8 @@ from controller.machine.access.quotas import mutations
 from controller.machine.commands.commands import CreateTopic, DryRunResult, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
-from controller.machine.keeping import is_short
 from controller.machine.state import State
+from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 
 
