@@ -17,7 +17,7 @@ import msgspec
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.state import Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog

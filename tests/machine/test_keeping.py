@@ -8,7 +8,7 @@ import pytest
 
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.truncation import ENTRIES_MAX, TEXT_MAX, cut
 from events.catalog import Assignment, Cause, ConfigOp, CreateRequested, Recorded
 from events.codec import decode_event, encode_event

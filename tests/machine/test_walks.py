@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.catalog import Recorded
 from events.codec import encode_event
 from tests.machine.audit.auditor import audit

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from controller.machine.apply import apply
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.catalog import EVENT_VERSION, Cause, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry

@@ -10,7 +10,7 @@ from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import Cause, Recorded
 from events.names import Offset, RequestId, TopicName

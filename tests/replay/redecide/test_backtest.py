@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from controller.machine.apply import apply
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
