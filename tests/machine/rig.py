@@ -74,7 +74,7 @@ class Rig:
         )
         return self.put(command)
 
-    def review(self, *names: str) -> Decision:
+    def reconcile(self, *names: str) -> Decision:
         """Look at these topics, or all."""
         topics = names or tuple(topic.name for topic in topics_of(self.state))
         return self.put(commands.ReconcileTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]

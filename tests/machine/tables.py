@@ -376,7 +376,7 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "unregister": _of_broker(commands.UnregisterBroker),
     "fence": _of_broker(commands.FenceBroker),
     "unfence": _of_broker(commands.UnfenceBroker),
-    "review": _review,
+    "reconcile": _review,
     "isr": _isr,
     "sync": _sync,
     "confirm": _confirm,

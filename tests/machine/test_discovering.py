@@ -66,11 +66,11 @@ STORIES = """
     done t id=q1 code=73 | carried-out(73) => TOPIC_DELETION_DISABLED cluster
     seen t 1.2.3::1:0 conf= | discovered(1.2.3 led by 1e0/0)
 
-# leaders are the cluster's: a review elects none, and single steps are seen as elections and in-sync sets
+# leaders are the cluster's: a reconcile elects none, and single steps are seen as elections and in-sync sets
 1 2 3 cluster
     seen t 1.2.3::1:0 2.3.1::2:4 conf= | discovered(1.2.3 2.3.1 led by 1e0/0 2e4/0)
     fence 1 | fenced(1 e1)
-    review t | nothing
+    reconcile t | nothing
     seen t 1.2.3:2.3:2:1 2.3.1:2.3:2:4 | elected(0: 2 of 2.3 e1/1) isr(1: 2 of 2.3 e4/1)
     seen t 1.2.3:2.3:2:0 2.3.1:2.3:2:4 | nothing
     seen t 1.2.3:3:3:4 2.3.1:2.3:2:5 | discovered(3/1.2.3 2.3/2.3.1 led by 3e4/2 2e5/2)
@@ -120,7 +120,7 @@ discovered(2.1.3 1.2 led by 2e0/1 1e0/0 retention.ms=6)
     seen t 1.2::1:0 | nothing
     register 3 | registered(3 e3)
     unfence 3 | unfenced(3 e3)
-    review t | filled(0: -1 by 3 e1)
+    reconcile t | filled(0: -1 by 3 e1)
     seen t 1.2.3:1.2:1:0 | nothing
     seen t 1.2.3:1.2.3:1:0 | isr(0: 1 of 1.2.3 e0/2)
 

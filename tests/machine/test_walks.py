@@ -115,7 +115,7 @@ def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
 @given(walks())
 def test_looking_twice_changes_nothing(walk: Walk) -> None:
     rig = walked(walk)
-    assert rig.review().events == (), "a second review found something to do"
+    assert rig.reconcile().events == (), "a second reconcile found something to do"
     rig.confirm()
     assert rig.confirm().events == (), "a second confirmation found something to do"
     live = rig.state.cluster.live

@@ -22,33 +22,33 @@ alter t set:min.insync.replicas=3 id=c1"""
 # event follows from
 CASES = {
     "a broker that came back after an unclean end, while another was fenced": (
-        "fence 2; review t; join 2 as=second unclean; fence 3; review t",
+        "fence 2; reconcile t; join 2 as=second unclean; fence 3; reconcile t",
         # 3 left the in-sync set in the same step, later
         "broker 3 is fenced (why)",
     ),
     "a broker that came back after an unclean end": (
-        "fence 2; fence 3; review t; join 2 as=second unclean; review t",
+        "fence 2; fence 3; reconcile t; join 2 as=second unclean; reconcile t",
         "broker 2 registers, with epoch 4, after an unclean end",
     ),
     "a live broker that registers anew after an unclean end": (
-        "join 2 as=second unclean; review t",
+        "join 2 as=second unclean; reconcile t",
         "broker 2 registers, with epoch 4, after an unclean end",
     ),
     "a live broker that registers anew after it ended in order": (
-        "join 2 as=second; review t",
+        "join 2 as=second; reconcile t",
         "broker 2 is fenced (registered anew)",
     ),
     "one that has no replica of the topic went too": (
-        "join 4; unfence 4; fence 2; fence 4; review t",
+        "join 4; unfence 4; fence 2; fence 4; reconcile t",
         "broker 2 is fenced (why)",
     ),
-    "a broker that leaves": ("leave 2; fence 4; review t", "broker 2 begins to leave"),
+    "a broker that leaves": ("leave 2; fence 4; reconcile t", "broker 2 begins to leave"),
     "a directory that failed": (
-        "join 4; unfence 4; dirs 2 77; fence 4; review t",
+        "join 4; unfence 4; dirs 2 77; fence 4; reconcile t",
         "broker 2 has 1 log directory online",
     ),
     "a broker that is back, and in sync by its leader's word": (
-        "fence 2; review t; unfence 2; report t by=3 0:3.1.2:0:1",
+        "fence 2; reconcile t; unfence 2; report t by=3 0:3.1.2:0:1",
         "broker 2 is live (why)",
     ),
     "a replica that is slow": ("report t by=3 0:3.1:0:0", ""),

@@ -25,10 +25,10 @@ confirm 1 2 3
 create t 1x1 id=again timeout=0
 register 4 rack=x
 unfence 4
-review t
+reconcile t
 sync t
 fence 3
-review t
+reconcile t
 partitions t to=3 id=more
 alter t set:retention.ms=7 append:cleanup.policy=compact delete:x id=conf
 partitions t to=1 id=less
@@ -88,7 +88,7 @@ create t 1x1 timeout=0; confirm 1 2 3; sync t| t timed-out REQUEST_TIMED_OUT (7)
 create t 1x1; delete t id=other              | t failed UNKNOWN_TOPIC_OR_PARTITION (3) | CreateRequested TopicCreated TopicDeleted CreateAnswered
 create t 1x1; create t 1x1 id=other; confirm 1 2 3 | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
 create t 0x1                                 | t rejected INVALID_PARTITIONS (37) | CreateRequested CreateRejected CreateAnswered
-create t 1x1; confirm 1 2 3; fence 3; review t | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
+create t 1x1; confirm 1 2 3; fence 3; reconcile t | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
 create t 1x1; create u 0x1                   | t waiting, u rejected INVALID_PARTITIONS (37) | CreateRequested TopicCreated CreateRequested CreateRejected CreateAnswered
 delete t                                     | t rejected UNKNOWN_TOPIC_OR_PARTITION (3) | ChangeRejected
 """  # noqa: E501

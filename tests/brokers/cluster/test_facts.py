@@ -63,7 +63,7 @@ def test_topics_to_which_something_is_open() -> None:
 
 
 def test_a_filled_place_is_open_until_the_broker_is_in_sync() -> None:
-    joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "review a")
+    joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "reconcile a")
     assert past_of(story(*joins)).fills
     assert not past_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).fills
 
@@ -72,7 +72,7 @@ def test_what_events_want_done() -> None:
     kinds = [type(action) for record in history("cluster") if (action := action_of(record.event)) is not None]
     assert kinds == [Create, Create, Grow, Configure, Delete]
     assert [type(action_of(record.event)) for record in story(
-        "create a 1x3 clear=0", "register 3", "unfence 3", "review a"
+        "create a 1x3 clear=0", "register 3", "unfence 3", "reconcile a"
     )] == [type(None), Create, Fill]  # fmt: skip
 
 

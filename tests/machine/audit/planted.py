@@ -29,14 +29,14 @@ expire slow id=q4 at=5000
 partitions a to=3 id=q5
 register 3 rack=z
 unfence 3
-review a a_b slow
+reconcile a a_b slow
 sync a
 partitions a to=4 id=q6
 partitions a to=1 id=q7
 create hand on=0:1.3,1:3.1 id=q8
 confirm 1 2 3
 fence 2
-review a a_b slow hand
+reconcile a a_b slow hand
 create onfenced on=0:1.2 id=q9 timeout=0
 delete hand id=q10
 create hand 3x1 id=q11
@@ -51,23 +51,23 @@ create kept 1x1 id=q17 verdict=allowed timeout=0
 create auto 1x1 id=q18 api=Metadata verdict=allowed
 confirm 1 3
 unfence 2
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 leader a 0 1 gone
 leader a 0 2 gone
 sync a
 register 1 rack=x as=again
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 unfence 1
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 create under 1x4 id=q19 verdict=allowed
 confirm 1 2 3
 partitions under to=2 id=q20
 register 4 rack=x
 unfence 4
-review a a_b slow hand onfenced kept auto under
+reconcile a a_b slow hand onfenced kept auto under
 fence 4
 unregister 4
-review a a_b slow hand onfenced kept auto under
+reconcile a a_b slow hand onfenced kept auto under
 create waits 1x1 id=q21 verdict=allowed
 """
 

@@ -205,7 +205,7 @@ def reviewed_and_not_filled(log: Log) -> Log:
 
 
 def _reviewed_after_fill(log: Log) -> tuple[int, Any]:
-    """A change by a review of a partition in which a broker took a place that is not in sync yet."""
+    """A change by a reconcile of a partition in which a broker took a place that is not in sync yet."""
     for index, record in enumerate(log):
         event: Any = record.event
         if (

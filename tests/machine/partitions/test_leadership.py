@@ -67,7 +67,7 @@ def test_what_a_report_leads_to(row: str) -> None:
 @settings(max_examples=100)
 @hypothesis_given(walks())
 def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
-    """`is_settled` may say no too often, so that a review finds nothing; never yes where there is something to do."""
+    """`is_settled` may say no too often, so that a reconcile finds nothing; never yes where there is something to do."""
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
         for topic in topics_of(rig.state):
@@ -80,7 +80,7 @@ def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
 def test_in_sync_is_who_is_live_and_in_the_set() -> None:
     rig = given("1 2 3 has:t:1x3")
     rig.put(command(rig, "fence 2"))
-    rig.review()
+    rig.reconcile()
     partition = rig.topic("t").partitions[0]
     assert is_in_sync(partition, rig.state.cluster.live)
     rig.unfence(2)
