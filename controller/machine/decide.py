@@ -6,7 +6,7 @@ decision. Control flow is in `creating`, `changing` and `observing`; the rules a
 `placement`, `leadership` and `readiness`; `discovering` decides on what another cluster turns out to be like.
 
 A create is checked in this order: authorization, then the request (duplicate, name, exists, collision, counts,
-assignment, configs, live brokers), then policy (KIP-108). Policies are foreign code and run outside: a create that
+assignment, configs, live brokers), then policy (KIP-108). Policies are external_error code and run outside: a create that
 passes everything else while policies are set and have not been asked comes back with `needs_approval`, and is put again with
 their verdict. Where a cluster carries decisions out (`has.target.cluster`), a command that passes comes back in the
 same way until the cluster has been asked too.

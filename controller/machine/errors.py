@@ -70,7 +70,7 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
-def foreign(code: int) -> ErrorCode:
+def external_error(code: int) -> ErrorCode:
     """The code of another controller, which may be one that is not named here: it is passed on as it is."""
     return cast(ErrorCode, code)
 

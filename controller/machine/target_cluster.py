@@ -15,7 +15,7 @@ from controller.machine import readiness
 from controller.machine.apply import after_leadership_change
 from controller.machine.commands import cluster as commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
-from controller.machine.errors import ErrorCode, foreign
+from controller.machine.errors import ErrorCode, external_error
 from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
@@ -153,7 +153,7 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
     refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
     if topic.pending_create is None:
         return Decision((refused,))
-    answered = answer_pending_create(topic, foreign(command.error_code), command.message, command.at_ms)
+    answered = answer_pending_create(topic, external_error(command.error_code), command.message, command.at_ms)
     return Decision((refused, *answered.events), answered.answers)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
-from controller.machine.errors import ErrorCode, Rejection, foreign
+from controller.machine.errors import ErrorCode, Rejection, external_error
 from controller.machine.state import Cluster, Settings, Topic
 from events.catalog import Assignment
 from events.names import BrokerId
@@ -60,7 +60,7 @@ def dry_run_rejection(command: TopicCommand) -> Rejection | None:
     dry_run = command.dry_run
     if dry_run is None or not dry_run.error_code:
         return None
-    return Rejection(foreign(dry_run.error_code), dry_run.message, BY_CLUSTER)
+    return Rejection(external_error(dry_run.error_code), dry_run.message, BY_CLUSTER)
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:
