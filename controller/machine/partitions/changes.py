@@ -51,7 +51,7 @@ class Rules(msgspec.Struct, frozen=True):
     """The directory of a new replica on a broker."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """What is wanted of a partition. What is None stays as it is."""
 
     isr: Ids | None = None
@@ -78,7 +78,7 @@ def is_reassigned(partition: Partition) -> bool:
 
 
 def change(
-    topic: TopicName, index: int, partition: Partition, wanted: Wanted, rules: Rules, reason: str
+    topic: TopicName, index: int, partition: Partition, wanted: Target, rules: Rules, reason: str
 ) -> PartitionChanged | None:
     """The change that brings a partition to what is wanted; None if it stands so."""
     step = _ChangeBuilder(partition, wanted, rules)
@@ -106,7 +106,7 @@ def change(
 class _ChangeBuilder:
     """One change in the making: `want_…` is what it aims at, the others what has changed, None where nothing has."""
 
-    def __init__(self, partition: Partition, wanted: Wanted, rules: Rules) -> None:
+    def __init__(self, partition: Partition, wanted: Target, rules: Rules) -> None:
         self.partition, self.wanted, self.rules = partition, wanted, rules
         self.before = before = replica_metadata_of(partition)
         self.want_isr = partition.isr if wanted.isr is None else wanted.isr

@@ -20,7 +20,7 @@ from controller.machine.partitions.changes import (
     Election,
     Ids,
     Rules,
-    Wanted,
+    Target,
     change,
     is_reassigned,
     replica_metadata_of,
@@ -36,7 +36,9 @@ PRODUCER_IDS_PER_BLOCK = 1000
 # Brokers come and go.
 
 
-def reconcile(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None) -> tuple[Topic, list[Event]]:
+def reconcile(
+    topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None
+) -> tuple[Topic, list[Event]]:
     """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
     do it; none if it is."""
     events: list[Event] = []
@@ -49,7 +51,7 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | N
         events += fills
         lost, unclean = rules.unavailable_members(filled, cluster), rules.unclean_members(filled, cluster)
         isr = tuple(member for member in filled.isr if member not in lost and member not in unclean)
-        wanted = Wanted(isr=isr, unclean=unclean, election=election)
+        wanted = Target(isr=isr, unclean=unclean, election=election)
         changed = change(topic.name, index, filled, wanted, topic_rules, reason)
         if changed is not None:
             events.append(changed)
@@ -66,7 +68,7 @@ def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> 
     for index, partition in blocks.numbered(topic.partitions, span):
         if partition.leader not in (partition.replicas[0], -1):
             changed = change(
-                topic.name, index, partition, Wanted(election=Election.PREFERRED), topic_rules, "leaders balanced"
+                topic.name, index, partition, Target(election=Election.PREFERRED), topic_rules, "leaders balanced"
             )
             if changed is not None:
                 events.append(changed)
@@ -127,7 +129,7 @@ def _report(
     code = refusal(partition, broker_id, report, cluster)
     if code is not None:
         return None, PartitionAnswer(report.partition, int(code))
-    wanted = Wanted(isr=report.isr, recovering=report.recovering, election=election)
+    wanted = Target(isr=report.isr, recovering=report.recovering, election=election)
     changed = change(topic.name, report.partition, partition, wanted, topic_rules, f"reported by broker {broker_id}")
     if changed is None:
         return None, PartitionAnswer(report.partition, 0, "", partition)
@@ -211,7 +213,7 @@ def _assigned(
     partition, broker = topic.partitions[index], cluster.brokers[broker_id]
     others = tuple(member for member in partition.isr if member != broker_id)
     reason = f"directory told by broker {broker_id}"  # as logs have it
-    to = Wanted(directories={broker_id: directory})
+    to = Target(directories={broker_id: directory})
     was_online = rules.is_online(broker, rules.directory_of(partition, broker_id))
     if rules.is_online(broker, directory) and not was_online:
         # The replica was made anew, without records. A live broker is in sync only as what it is since it registered.
@@ -221,9 +223,9 @@ def _assigned(
         yield assigned
         partition = after_partition_change(partition, assigned)
     if not rules.is_online(broker, directory):
-        then, reason = Wanted(isr=others, election=election), f"directory of broker {broker_id} failed"
+        then, reason = Target(isr=others, election=election), f"directory of broker {broker_id} failed"
     elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
-        then, reason = Wanted(election=election), f"directory of broker {broker_id} is online"
+        then, reason = Target(election=election), f"directory of broker {broker_id} is online"
     else:
         return
     changed = change(topic.name, index, partition, then, topic_rules, reason)
@@ -272,7 +274,7 @@ def _elected(topic: Topic | None, index: int, command: commands.ElectLeaders, cl
         return _refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     election = Election.UNCLEAN if command.unclean else Election.PREFERRED
     reason = f"{election.value} election asked for by {command.principal}"
-    changed = change(topic.name, index, partition, Wanted(election=election), rules_for(topic, cluster), reason)
+    changed = change(topic.name, index, partition, Target(election=election), rules_for(topic, cluster), reason)
     if changed is not None:
         return changed
     if command.unclean:
@@ -316,13 +318,13 @@ def _reassigned(
     return change(topic.name, index, partition, _moved(partition, wanted.replicas), rules_for(topic, cluster), reason)
 
 
-def _moved(partition: Partition, target: Ids) -> Wanted:
+def _moved(partition: Partition, target: Ids) -> Target:
     """The target first, then what it leaves out, until what it adds is in sync. A placeholder needs no waiting for, and
     what a reassignment under way adds is still to be added."""
     settled = [one for one in partition.replicas if one not in replica_metadata_of(partition).adding]
     removing = tuple(sorted(one for one in partition.replicas if one >= 0 and one not in target))
     adding = tuple(sorted(one for one in target if one not in settled))
-    return Wanted(replicas=(*target, *removing), adding=adding, removing=removing)
+    return Target(replicas=(*target, *removing), adding=adding, removing=removing)
 
 
 def _other_factor(partition: Partition, target: Ids) -> Rejection | None:
@@ -347,7 +349,7 @@ def _cancelled(topic: Topic, index: int, partition: Partition, principal: str, c
             "leader election."
         )
         return _refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    wanted = Wanted(isr=isr or replicas[:1], replicas=replicas, adding=(), removing=(), election=election)
+    wanted = Target(isr=isr or replicas[:1], replicas=replicas, adding=(), removing=(), election=election)
     reason = f"reassignment cancelled by {principal}"
     return change(topic.name, index, partition, wanted, rules_for(topic, cluster), reason)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controller.machine.apply import after_partition_change
-from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
+from controller.machine.partitions.changes import Election, Ids, Rules, Target, change
 from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
 from tests.support import tools
@@ -59,12 +59,12 @@ class Case:
         replica_metadata = ReplicaMetadata(directories, adding, removing, elr, last, draw.random() < 0.2)
         return Partition(replicas, isr, leader, 5, 7, replica_metadata)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> Target:
         draw, old = self.draw, self.partition
         moved = draw.random() < 0.3
         target = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3))))
         removing = tuple(sorted(set(old.replicas) - set(target)))
-        return Wanted(
+        return Target(
             isr=self._some(old.replicas, 0.6) if draw.random() < 0.6 else None,
             replicas=(*target, *removing) if moved else None,
             adding=tuple(sorted(set(target) - set(old.replicas))) if moved else None,
@@ -162,9 +162,9 @@ def test_a_change_applied_leaves_nothing_to_change() -> None:
     draw = random.Random(SEED)
     for _ in range(500):
         case = Case(draw)
-        case.wanted = Wanted()
+        case.wanted = Target()
         made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
         stands = case.partition if made is None else after_partition_change(case.partition, made)
-        again = change(TOPIC, 0, stands, Wanted(), case.rules, "requested")
+        again = change(TOPIC, 0, stands, Target(), case.rules, "requested")
         settled = stands if again is None else after_partition_change(stands, again)
-        assert change(TOPIC, 0, settled, Wanted(), case.rules, "requested") is None, case.line()
+        assert change(TOPIC, 0, settled, Target(), case.rules, "requested") is None, case.line()
