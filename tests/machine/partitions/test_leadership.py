@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import AlterPartition, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, settle
+from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, reconcile
 from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
@@ -71,9 +71,9 @@ def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
         for topic in topics_of(rig.state):
-            settled, events = settle(topic, cluster, "why")
+            settled, events = reconcile(topic, cluster, "why")
             assert not (events and is_settled(topic, cluster)), f"{topic} is not settled: {events}"
-            assert settle(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
+            assert reconcile(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
             assert events or settled is topic, "nothing to do, yet another topic"
 
 
