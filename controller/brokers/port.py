@@ -97,7 +97,7 @@ class CommandSink(Protocol):
         """Whether a topic is not complete yet, so that confirmations matter."""
         ...
 
-    def is_settled(self) -> bool:
+    def is_reconciled(self) -> bool:
         """Whether every topic has been looked at since the last broker came or went."""
         ...
 

@@ -208,7 +208,7 @@ class Controller:
         waiting, open_now = len(self.state.waiting), len(self.replies)
         return Standing(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
 
-    def is_settled(self) -> bool:
+    def is_reconciled(self) -> bool:
         """Whether every topic has been looked at since the last broker came or went."""
         return self._reviews.idle
 

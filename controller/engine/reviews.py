@@ -20,7 +20,7 @@ from itertools import chain
 
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Span
-from controller.machine.partitions.leadership import is_settled
+from controller.machine.partitions.leadership import is_reconciled
 from controller.machine.partitions.rules import has_real_brokers
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
@@ -165,7 +165,7 @@ class Reviews:
         return tuple(
             topic.name
             for topic in part.topics
-            if topic.ready_at_ms is None or topic.name in configured or not is_settled(topic, cluster, part.span)
+            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, cluster, part.span)
         )
 
 

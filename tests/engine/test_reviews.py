@@ -14,7 +14,7 @@ from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import blocks, leadership
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
-from controller.machine.partitions.leadership import is_settled
+from controller.machine.partitions.leadership import is_reconciled
 from controller.machine.state import Topic
 from events.catalog import ConfigOp, LeaderElected, Partition
 from events.names import RequestId, TopicName
@@ -36,7 +36,7 @@ async def with_topics(count: int, **fields: Any) -> Stage:
 
 def unsettled(stage: Stage) -> list[str]:
     store = stage.controller.store
-    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_settled(t, store.durable_cluster)]
+    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_reconciled(t, store.durable_cluster)]
 
 
 @on_virtual_time
@@ -241,9 +241,9 @@ async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_s
     assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
     stage.heard.commits.clear()
     assert codes(await altered(stage, "retention.ms", "60000")) == [0]
-    assert stage.controller.is_settled(), "it says nothing of who may lead: nobody looks at all partitions for it"
+    assert stage.controller.is_reconciled(), "it says nothing of who may lead: nobody looks at all partitions for it"
     assert codes(await altered(stage, "unclean.leader.election.enable", "true")) == [0]
-    assert not stage.controller.is_settled()
+    assert not stage.controller.is_reconciled()
     await stage.settle(2)
     topic = stage.controller.store.durable_named("t00000")
     assert topic is not None

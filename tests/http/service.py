@@ -125,7 +125,7 @@ class Service:
 
     async def live(self, *broker_ids: int) -> None:
         """Wait until just these brokers are live and all topics have been looked at."""
-        await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_settled())
+        await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_reconciled())
 
 
 def followers(one: Service) -> int:

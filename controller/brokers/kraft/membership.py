@@ -147,7 +147,7 @@ class Membership:
 
     def may_return(self) -> bool:
         """Whether a fenced broker may lead again: its partitions have been looked at since it lost its place."""
-        return self._controller.is_settled()
+        return self._controller.is_reconciled()
 
     async def leads(self, broker_id: BrokerId) -> bool:
         """Whether a broker leads a partition. While the log is being recovered it is taken for one that does."""
@@ -164,7 +164,7 @@ class Membership:
 
     async def has_left(self, broker_id: BrokerId) -> bool:
         """Whether a broker that leaves leads nothing any more, and every live broker has applied that."""
-        if not self._controller.is_settled() or await self.leads(broker_id):
+        if not self._controller.is_reconciled() or await self.leads(broker_id):
             return False
         end = self._replication.applied
         applied = min((self._applied_ends.get(each, 0) for each in self.cluster.live), default=end)

@@ -80,7 +80,7 @@ def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
     return all(replica in partition.isr for replica in partition.replicas if replica in live)
 
 
-def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
+def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
     """Whether `reconcile` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))

@@ -89,7 +89,7 @@ class PartitionSink:
         """Whether a topic of the partition is not complete yet."""
         return bool(self._state.state.waiting)
 
-    def is_settled(self) -> bool:
+    def is_reconciled(self) -> bool:
         """Whether every topic has been looked at since the last broker came or went."""
         return self.reviews.idle
 

@@ -1,4 +1,4 @@
-"""Leaders and in-sync sets: what AlterPartition is answered, what `is_settled` promises, how far a create came."""
+"""Leaders and in-sync sets: what AlterPartition is answered, what `is_reconciled` promises, how far a create came."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import AlterPartition, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, reconcile
+from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_reconciled, reconcile
 from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
@@ -67,12 +67,12 @@ def test_what_a_report_leads_to(row: str) -> None:
 @settings(max_examples=100)
 @hypothesis_given(walks())
 def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
-    """`is_settled` may say no too often, so that a reconcile finds nothing; never yes where there is something to do."""
+    """`is_reconciled` may say no too often, so that a reconcile finds nothing; never yes where there is something to do."""
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
         for topic in topics_of(rig.state):
             settled, events = reconcile(topic, cluster, "why")
-            assert not (events and is_settled(topic, cluster)), f"{topic} is not settled: {events}"
+            assert not (events and is_reconciled(topic, cluster)), f"{topic} is not settled: {events}"
             assert reconcile(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
             assert events or settled is topic, "nothing to do, yet another topic"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.leadership import is_settled
+from controller.machine.partitions.leadership import is_reconciled
 from tests.machine.audit.lives import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
@@ -331,11 +331,11 @@ def test_nobody_stays_eligible_where_fewer_in_sync_are_enough_now() -> None:
         fence 2                         | fenced(2 e2) => NONE 2
         reconcile t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
     """)  # fmt: skip
-    assert is_settled(rig.topic("t"), rig.state.cluster)
+    assert is_reconciled(rig.topic("t"), rig.state.cluster)
     rig.put(command(rig, "configure 4: set:min.insync.replicas=1"))
-    assert not is_settled(rig.topic("t"), rig.state.cluster)
+    assert not is_reconciled(rig.topic("t"), rig.state.cluster)
     assert in_short(rig.put(command(rig, "reconcile t"))) == "changed(0: elr=- e1/2)"
-    assert is_settled(rig.topic("t"), rig.state.cluster)
+    assert is_reconciled(rig.topic("t"), rig.state.cluster)
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:
