@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.policy import Observation, PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe
+from controller.machine.commands.commands import CreateTopic
+from controller.policy import CreateTopicPolicy, Observation, PolicyViolation, RequestMetadata
+from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe, request_metadata
 from events.catalog import Outcome, Verdict
+from tests.machine.tables import command, given
 from tests.policy.requests import request
 
 REQUEST = request("orders")
@@ -238,3 +240,89 @@ def test_close_reaches_every_policy_and_collects_what_they_raise() -> None:
     assert closed == ["SystemExit", "OSError", "A"]
     assert chain.close() == ()
     assert len(closed) == 3
+
+
+Assigned = dict[int, tuple[int, ...]] | None
+Configs = dict[str, str]
+GIVEN = "1@x 2@y 3@z count=2 factor=3"
+
+
+@pytest.mark.parametrize(
+    ("line", "counts", "assigned", "configs"),
+    [
+        ("create a -1x-1", (2, 3), None, {}),
+        ("create a 5x1 conf=retention.ms=5", (5, 1), None, {"retention.ms": "5"}),
+        ("create a on=0:1.2,1:2.1", (None, None), {0: (1, 2), 1: (2, 1)}, {}),
+    ],
+)
+def test_what_is_shown(line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs) -> None:
+    rig = given(GIVEN)
+    create = command(rig, line)
+    assert isinstance(create, CreateTopic)
+    assert request_metadata(create, rig.state.cluster.settings) == RequestMetadata(
+        topic="a",
+        num_partitions=counts[0],
+        replication_factor=counts[1],
+        replicas_assignments=assigned,
+        configs=configs,
+        principal=create.principal,
+        client_id=create.client_id,
+    )
+
+
+def test_counts_without_an_assignment() -> None:
+    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=2)
+    assert request.replicas_assignments is None
+    assert request.configs == {}
+
+
+def test_an_assignment_without_counts() -> None:
+    request = RequestMetadata(topic="a", replicas_assignments={0: (1, 2)})
+    assert request.num_partitions is None
+    assert request.replication_factor is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "assignments"),
+    [
+        (None, None, None),
+        (1, None, None),
+        (None, 1, None),
+        (1, 1, {0: (1,)}),
+        (1, None, {0: (1,)}),
+        (None, 1, {0: (1,)}),
+    ],
+)
+def test_counts_and_assignment_are_one_or_the_other(
+    partitions: int | None, factor: int | None, assignments: dict[int, tuple[int, ...]] | None
+) -> None:
+    with pytest.raises(ValueError, match="both counts or an assignment"):
+        RequestMetadata(
+            topic="a", num_partitions=partitions, replication_factor=factor, replicas_assignments=assignments
+        )
+
+
+def test_a_request_cannot_be_changed() -> None:
+    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
+    with pytest.raises(AttributeError):
+        request.topic = "b"  # type: ignore[misc]
+
+
+def test_a_violation_carries_message_rule_and_observations() -> None:
+    observation = Observation("rules/soon", "not yet")
+    violation = PolicyViolation("no", rule="mine", observed=[observation])
+    assert (str(violation), violation.message, violation.rule) == ("no", "no", "mine")
+    assert violation.observed == (observation,)
+
+
+def test_the_base_class_requires_validate_alone() -> None:
+    with pytest.raises(TypeError, match="validate"):
+        CreateTopicPolicy()  # type: ignore[abstract]
+
+    class Mute(CreateTopicPolicy):
+        def validate(self, request: RequestMetadata) -> None:
+            return
+
+    policy = Mute()
+    policy.configure({})
+    policy.close()
