@@ -20,13 +20,13 @@ from tests.machine.audit.lifecycle import (
     LIFECYCLES,
     PARTITION,
     Lifecycle,
+    Lives,
     OutOfLifecycle,
     RequestState,
     advance,
     event_name,
 )
 from tests.machine.audit.lifecycle_page import page
-from tests.machine.audit.lives import Lives
 from tests.machine.audit.planted import clean
 from tests.machine.tables import command, given
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import restored, stored
 from tests.machine.tables import command, given

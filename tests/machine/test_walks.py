@@ -11,7 +11,7 @@ from controller.machine.recorded_command import recall
 from events.catalog import Recorded
 from events.codec import encode_event
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import Rig, fold, restored, stored, topics_of
 from tests.machine.walks import Walk, decisions, steps, walked, walks
 

@@ -10,7 +10,7 @@ from events.names import Offset, ShardKey, shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.witness import Witness

@@ -24,7 +24,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.store.store import TopicStore
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold
 from tests.machine.walks import decisions
 from tests.support.reference_kafka import ReferenceKafka

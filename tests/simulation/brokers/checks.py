@@ -13,7 +13,7 @@ from projections.replay.redecide.redecide import this_release
 from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.simulation.brokers.world import World

@@ -16,7 +16,7 @@ from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.codec import decode_event
 from events.logs.kafka_fold import PartitionFold
 from events.logs.log import EventLog
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.simulation import virtual_time
 from tests.simulation.clients import Client
 from tests.simulation.plan import Plan

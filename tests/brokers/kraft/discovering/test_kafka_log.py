@@ -8,7 +8,7 @@ from controller.brokers.kraft.discovering.transactions import Transactions, numb
 from controller.brokers.kraft.log.batches import decode_batches
 from tests.brokers.kraft.discovering.following import Follower
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.3-metadata.log"
