@@ -38,8 +38,7 @@ from events.catalog import (
     TopicDeleted,
     TopicReady,
 )
-from tests.machine.audit.auditor_access import AccessAudit
-from tests.machine.audit.auditor_cluster import ClusterWitness, Life, Lives, own
+from tests.machine.audit.auditor_cluster import AccessAudit, ClusterWitness, Life, Lives, own
 from tests.machine.audit.rules import BROKER_COMMANDS, COMMANDS, DECISIONS
 
 TIMED_OUT = 7

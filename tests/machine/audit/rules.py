@@ -14,7 +14,7 @@ from events.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from tests.machine.audit.auditor_access import ACCESS_COMMANDS
+from tests.machine.audit.auditor_cluster import ACCESS_COMMANDS
 
 CHECKS = {
     "offsets-contiguous": "offsets are contiguous, from 0 on",
