@@ -1,8 +1,8 @@
-"""Events to state.
+"""Applies events to the state.
 
-`apply` is total over what `decide` emits: it validates nothing, rejects nothing and reads no clock. An event that does
-not fit the state is a bug, so it raises, and is never skipped: the command that led to it fails, and a log that holds
-it is not read.
+`apply` accepts every event that `decide` emits. It validates nothing, rejects nothing and reads no clock. An event that
+does not fit the state is a bug, so `apply` raises CannotApply instead of skipping it: the command fails, and a log with
+such an event cannot be read.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
 
 class CannotApply(AssertionError):
-    """An event that does not fit the state: a bug in `decide`, or a log that is not whole."""
+    """An event does not fit the state: a bug in `decide`, or an incomplete log."""
 
     def __init__(self, record: Recorded, why: str) -> None:
         super().__init__(f"event {type(record.event).__name__} at offset {record.offset} cannot be applied: {why}")
 
 
 def apply(state: State, record: Recorded) -> ShardKey:
-    """Bring `state` past one event; returns the shard key of the topic it concerned ("" for a cluster event)."""
+    """Applies an event to `state`. Returns the shard key of its topic; "" for a cluster event. Raises CannotApply."""
     event = record.event
     on_topic = _TOPIC_EVENTS.get(type(event))
     if on_topic is None:
@@ -56,18 +56,17 @@ def apply(state: State, record: Recorded) -> ShardKey:
 
 
 def apply_topic(topic: Topic | None, record: Recorded) -> Topic | None:
-    """The topic after an event of its shard; None where there is none. Raises CannotApply."""
+    """Returns the topic after an event of its shard, or None if the topic does not exist. Raises CannotApply."""
     return _TOPIC_EVENTS[type(record.event)](topic, record.event, record)
 
 
 def concerns_topic(event: Event) -> bool:
-    """Whether an event belongs to one topic, rather than to the whole cluster."""
+    """True if the event belongs to one topic instead of the whole cluster."""
     return type(event) in _TOPIC_EVENTS
 
 
 def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
-    """Brokers, settings, access control entries and quotas after a cluster event. Raises CannotApply for what is not
-    there, or is there already."""
+    """Returns the cluster after a cluster event. Raises CannotApply."""
     match record.event:
         case access.AclsCreated() | access.AclsDeleted() as e:
             return _with_acls(cluster, e, record)
@@ -257,8 +256,7 @@ def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) 
 
 
 def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
-    """Whoever is answered waits no longer. A refused create never waited, though a topic may stand under its key:
-    of another request, or of the same one under a name that collides."""
+    """Ends the pending create. A refused create has none, even if another topic has the same shard key."""
     if topic is None or topic.name != event.topic:
         return topic
     if topic.pending_create is None or topic.pending_create.request_id != event.request_id:
@@ -286,21 +284,21 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.TopicReady: _on_ready,
     catalog.CreateAnswered: _on_answered,
 }
-"""How each event of a topic changes it. Each fold takes the event of its key: `Any` stands for that."""
+"""The function that applies each event type to a topic. Each takes its own event type, hence `Any`."""
 
 
 T = TypeVar("T")
 
 
 def after_leadership_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
-    """The partition under another leader or in-sync set."""
+    """Returns the partition with the leader and ISR of the event."""
     return Partition(
         before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.replica_metadata
     )
 
 
 def after_partition_change(before: Partition, change: PartitionChanged) -> Partition:
-    """The partition of real brokers after a change of any of its sides."""
+    """Returns the partition of a Kafka broker after PartitionChanged."""
     kept = before.replica_metadata or ReplicaMetadata()
     replica_metadata = ReplicaMetadata(
         _newer(change.directories, kept.directories),
@@ -325,7 +323,7 @@ def _newer(new: T | None, old: T) -> T:
 
 
 def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
-    """The partition with a broker in the place of a placeholder (KIP-409)."""
+    """Returns the partition with a broker in place of a placeholder (KIP-409)."""
     replicas = tuple(fill.broker_id if replica == fill.placeholder else replica for replica in before.replicas)
     replica_metadata = before.replica_metadata
     if replica_metadata is not None and fill.directory is not None:
@@ -340,5 +338,5 @@ def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
 
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:
-    """The topic with one partition replaced."""
+    """Returns the topic with one partition replaced."""
     return replace(topic, partitions=changed(topic.partitions, {index: partition}))

@@ -1,15 +1,15 @@
-"""Commands to decisions.
+"""Decides on commands.
 
-`decide(state, command)` reads the state and returns the events that the command leads to, with the answers that they
-give. It changes nothing, asks no clock and draws no lots: the same command on the same state always gives the same
-decision. Control flow is in `creating`, `changing` and `observing`; the rules are in `validation`, `topic_configs`,
-`placement`, `leadership` and `readiness`; `discovering` decides on what another cluster turns out to be like.
+`decide(state, command)` returns the events that a command leads to, and its answers. It changes nothing and reads no
+clock or random number: the same command on the same state always gives the same decision. `topics`, `observing`,
+`target_cluster` and `partitions.requests` hold the control flow; `validation`, `topic_configs`, `partitions` and
+`readiness` hold the rules.
 
-A create is checked in this order: authorization, then the request (duplicate, name, exists, collision, counts,
-assignment, configs, live brokers), then policy (KIP-108). Policies are external_error code and run outside: a create that
-passes everything else while policies are set and have not been asked comes back with `needs_approval`, and is put again with
-their verdict. Where a cluster carries decisions out (`has.target.cluster`), a command that passes comes back in the
-same way until the cluster has been asked too.
+A create is checked in this order: authorization, the request itself (duplicate, name, existing topic, collision,
+counts, assignment, configs, live brokers), policies (KIP-108). Policies run outside the machine, because they are
+external code. If a create passes all other checks and has no verdict yet, the decision is `needs_approval`; the engine
+asks the policies and resubmits the command with their verdict. With a target cluster (`has.target.cluster`), the same
+happens until the command has the result of a dry run there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from controller.machine.truncation import truncated_refusal
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
-    """What a command leads to on a state. Pure, and total over commands. Refusals are cut to what is kept of them."""
+    """Decides on a command. Pure, and total over commands. Long texts of refused commands are truncated."""
     decision = decide_in_full(state, command)
     if decision.refusal is None:
         return decision
@@ -37,8 +37,7 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
-    """The same with refusals as they were requested. For a command as it was kept it is the same; of earlier releases
-    the log has all of it."""
+    """Like `decide`, but without truncation."""
     return _DECIDERS[type(command)](state, command)
 
 

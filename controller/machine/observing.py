@@ -1,5 +1,5 @@
-"""Deciding on what brokers do, on their controller and on time that passes: registration, liveness, features,
-propagation, leaders, deadlines."""
+"""Decides on commands from brokers, from the controller itself and from timers: registration, fencing, features,
+metadata propagation, leaders, deadlines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from events.names import ShardKey
 
 
 def register(state: State, command: commands.RegisterBroker) -> Decision:
-    """A broker is known from here on, fenced; one that was live under another incarnation is gone first (KIP-631)."""
+    """Registers a broker as fenced. A live broker with another incarnation id is fenced first (KIP-631)."""
     known = state.cluster.brokers.get(command.broker_id)
     same = (command.incarnation, command.rack, command.endpoints)
     is_known = known is not None and (known.incarnation, known.rack, known.endpoints) == same
@@ -35,7 +35,7 @@ def register(state: State, command: commands.RegisterBroker) -> Decision:
 
 
 def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
-    """A broker is forgotten (KIP-746); its replicas stay in the topics' lists, as in Kafka."""
+    """Unregisters a broker (KIP-746). Its replicas stay in the topics' replica lists, as in Kafka."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
         return broker_decision(command.request_id, None)
@@ -44,13 +44,12 @@ def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
 
 
 def _is_stale_epoch(known: Broker | None, epoch: int | None) -> bool:
-    """Whether the broker has registered anew since this was said of it: a heartbeat of the process before says nothing
-    of the one that is there now."""
+    """True if the command is about an earlier registration of the broker."""
     return known is not None and epoch not in (None, known.broker_epoch)
 
 
 def fence(state: State, command: commands.FenceBroker) -> Decision:
-    """A live broker is gone. Its topics are looked at by `review`."""
+    """Fences a broker. `reconcile` then elects other leaders."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
@@ -61,7 +60,7 @@ def fence(state: State, command: commands.FenceBroker) -> Decision:
 
 
 def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
-    """A fenced broker is live. What it can lead or fill is looked at by `review`."""
+    """Unfences a broker. `reconcile` then elects leaders and fills placeholders."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
@@ -72,7 +71,7 @@ def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
-    """The controller leads in the next epoch. A log without features gets those of the command."""
+    """Starts the next leader epoch. A log without features gets the features of the command."""
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)
@@ -93,7 +92,7 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
 
 
 def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
-    """The finalized features from here on; no event if they are."""
+    """Finalizes features. No event if they are unchanged."""
     answers = (Answer(command.request_id, command.topic, 0),)
     if command.features == state.cluster.features:
         return Decision((), answers)
@@ -102,7 +101,7 @@ def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
 
 
 def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
-    """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
+    """Starts the controlled shutdown of a broker. `reconcile` then moves its leaderships."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
@@ -112,7 +111,7 @@ def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
 
 
 def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
-    """Other log directories of a broker are online, or cordoned. `review` then looks at the topics."""
+    """Records the online and cordoned log directories of a broker. `reconcile` then updates the topics."""
     known = state.cluster.brokers.get(command.broker_id)
     if _is_stale_epoch(known, command.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
@@ -123,7 +122,7 @@ def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
 
 
 def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
-    """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
+    """Brings topics in line with the live brokers. This may complete pending creates."""
     events: list[Event] = []
     answers: list[Answer] = []
     for name in dict.fromkeys(command.topics):
@@ -136,7 +135,7 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
 
 
 def _complete(topic: Topic, cluster: Cluster, at_ms: int, events: list[Event], answers: list[Answer]) -> None:
-    """Add what follows if the topic, as it is after `events`, became complete."""
+    """Appends TopicReady and the answer if the topic has become complete."""
     if topic.ready_at_ms is None:
         completed = readiness.complete(topic, topic.propagated, cluster, at_ms)
         events += completed
@@ -148,7 +147,7 @@ def _decision(events: list[Event], answers: list[Answer]) -> Decision:
 
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
-    """Brokers have applied the log so far: topics that wait for that may be complete. Oldest first."""
+    """Records that brokers have applied the log up to an offset. This may complete pending creates, oldest first."""
     cluster, topics = state.cluster, state.topics
     events: list[Event] = []
     answers: list[Answer] = []
@@ -162,9 +161,9 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
 
 
 def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
-    """The topics that wait and were created at offsets after `after` and not after `until`, oldest first.
+    """Returns incomplete topics created after offset `after` and up to `until`, oldest first.
 
-    Found from the newest on: those that wait for long, for a broker that is slow, may be many.
+    Searches from the newest, because many old topics may be waiting for a slow broker.
     """
     keys: list[ShardKey] = []
     for key, created_offset in reversed(state.waiting.items()):
@@ -177,7 +176,7 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
-    """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
+    """Applies the ISR reports of a leader in order. Stale reports change nothing."""
     if command.broker_epoch is not None:
         return requests.alter_partition(state, command)
     topic = topic_named(state, command.topic)
@@ -195,7 +194,7 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
 
 
 def report_leader(state: State, command: commands.ReportLeader) -> Decision:
-    """A leader that serves settles its topic; one that cannot is replaced. A waiting create may be complete by it."""
+    """Reconciles the topic of a leader that serves, or replaces a leader that cannot serve."""
     topic, index = topic_named(state, command.topic), command.partition
     if topic is None or not 0 <= index < len(topic.partitions):
         return NOTHING
@@ -213,8 +212,8 @@ def report_leader(state: State, command: commands.ReportLeader) -> Decision:
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
-    """The settings in force from here on; nothing if they are. Raises if they cannot be read, before they are logged:
-    the shell checks them at its start, so that would be a bug of its."""
+    """Records new settings; no event if unchanged. Raises if they are invalid: the shell has validated them, so that is
+    a bug."""
     cluster = state.cluster
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING
@@ -224,14 +223,14 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
 
 
 def record_head(state: State, command: commands.RecordHead) -> Decision:
-    """A head of the log was signed. It says nothing of the state."""
+    """Records a signed tree head, which does not change the state."""
     signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
     return Decision((catalog.HeadSigned(*signed),))
 
 
 def expire(state: State, command: commands.ExpireRequest) -> Decision:
-    """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
-    not wait any more, or if `at_ms` is before its deadline."""
+    """Answers a create whose deadline has passed; its topic may still become complete. Does nothing if the create is
+    already answered, or if `at_ms` is before its deadline."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.pending_create is None or topic.pending_create.request_id != command.request_id:
         return NOTHING

@@ -1,11 +1,10 @@
-"""From events back to the request that led to them, so that a decision can be made again.
+"""Reconstructs the command of a client from its events, so that a decision can be repeated.
 
-What a client requested is in the events with every input of the decision: the requested counts, the ids and times that
-the gateway stamped, the authorizer's answer, the policies' verdict. `decide(state, recall(records))` on the state
-before those records gives the same events, bit for bit, for as long as the rules are the same.
+The events contain every input of the decision: the requested counts, the ids and times stamped by the gateway, the
+result of authorization, the verdict of the policies. `decide(state, recall(records))` on the state before those records
+gives the same events, bit for bit, as long as the rules are the same.
 
-What it does not do: requests that change nothing (dry runs, alterations to what is) leave no events, so they are not
-recalled; and commands of brokers and of time are observations, not decisions about a request.
+Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsCh
 
 
 def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
-    """The command behind the records of one decision, in their order; None if no client's request led to them."""
+    """Returns the command behind the records of one decision, in order; None if they do not come from a client's
+    request."""
     for record in records:
         match record.event:
             case catalog.CreateRequested() as requested:
@@ -47,14 +47,14 @@ def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
 
 
 def _dry_run_of(refusal: object) -> DryRunResult:
-    """What the cluster said, which a decision looks at only where one carries decisions out."""
+    """Decisions only look at this if there is a target cluster."""
     if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
         return DryRunResult(refusal.error_code, refusal.message)
     return DryRunResult()
 
 
 def _throttle_ms(refusals: Iterable[object]) -> int:
-    """The stamp of a mutation quota: for how long it was exhausted is not recorded, only that it was (KIP-599)."""
+    """1 or 0: the events record whether a quota was exhausted, but not for how long (KIP-599)."""
     return int(
         any(isinstance(one, catalog.CreateRejected | catalog.ChangeRejected) and one.rule == QUOTA for one in refusals)
     )

@@ -1,10 +1,10 @@
-"""Deciding on what a cluster that carries decisions out turns out to be like: its topics, and what it did and refused.
+"""Decides on observations of the target cluster: its topics, and changes that it carried out or refused.
 
-With the setting `has.target.cluster` another controller elects the leaders and knows the truth. What is seen there
-becomes events, so that the state stays true; what it refuses after the decision was recorded is undone by events.
+With `has.target.cluster` another controller elects the leaders and owns the truth. Observed differences become events,
+so that the state follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
 
-Observations may be old by the time they are decided on. So each says what was known of the topic when it was looked
-at (`known`), and changes nothing where that is no longer so: the next look is newer.
+An observation may be stale when it is decided on. So it carries what was known of the topic at the time (`known`), and
+is ignored if that has changed since; a newer observation follows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DELETED_BEFORE_COMPLETE = "The topic was deleted in the cluster before it was co
 
 
 def discover(state: State, command: commands.DiscoverTopic) -> Decision:
-    """The cluster has a topic so: nothing if that is known, else what makes the state true."""
+    """Records the observed state of a topic; no events if it is already known."""
     topic = state.topics.get(shard_key(command.topic))
     if topic is None:
         if command.known is not None or command.configs is None:
@@ -44,7 +44,7 @@ def discover(state: State, command: commands.DiscoverTopic) -> Decision:
 
 
 def is_provisional(topic: Topic) -> bool:
-    """Whether the cluster has not given the topic its own id yet: no broker has confirmed it."""
+    """True if the cluster has not assigned its own topic id yet."""
     return topic.ready_at_ms is None and not topic.propagated
 
 
@@ -79,15 +79,15 @@ def _discovered(
 
 
 def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
-    """A partition that was not known before. Kafka may have none in sync (KIP-966); here one always is the last."""
+    """A newly observed partition. Kafka may have an empty ISR (KIP-966); here the ISR always has a member."""
     isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
     leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
     return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
 
 
 def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
-    """The partition with what was seen of it; as it was where that is older than what is known, or names a leader of
-    which it is not known yet that it lives."""
+    """The observed partition. The known one if the observation is older, or names a leader that is not known to be live
+    yet."""
     if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):
         return before
     replicas = _replicas(before, seen.replicas)
@@ -100,7 +100,7 @@ def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Clust
 
 
 def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
-    """The replicas as seen; the places that placeholders keep (KIP-409) stay, unless others have filled them."""
+    """The observed replicas, and the remaining placeholders (KIP-409)."""
     if tuple(replica for replica in before.replicas if not is_placeholder(replica)) == seen:
         return before.replicas
     kept = tuple(replica for replica in before.replicas if is_placeholder(replica))
@@ -108,7 +108,7 @@ def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, 
 
 
 def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
-    """The events of leaders and in-sync sets that lead from one to the other; none if these alone do not."""
+    """The leader and ISR events that lead from `before` to `after`; empty if such events are not enough."""
     if (before.topic_id, before.configs, len(before.partitions)) != (
         after.topic_id,
         after.configs,
@@ -129,7 +129,7 @@ def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:
-    """The cluster has the topic of this id no more; a create that still waits for it is answered."""
+    """Records that the cluster no longer has a topic. A pending create is answered."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id:
         return NOTHING
@@ -137,7 +137,7 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
 
 
 def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
-    """A topic is not in the cluster any more; a create that still waits for it is answered."""
+    """Removes a topic that is gone from the cluster. A pending create is answered."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
     if topic.pending_create is None:
         return Decision((vanished,))
@@ -146,7 +146,7 @@ def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
 
 
 def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
-    """The cluster did not create a topic that was decided on: it is gone, and whoever waits for it is answered why."""
+    """Removes a topic that the cluster refused to create. The pending create is answered with the cluster's error."""
     topic = topic_named(state, command.topic)
     if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
         return NOTHING
@@ -158,7 +158,7 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
 
 
 def finish_change(state: State, command: commands.FinishChange) -> Decision:
-    """The cluster did what a request decided for a topic, or refused to: now its client is answered."""
+    """Records that the cluster carried out or refused a change, and answers its client."""
     topic = topic_named(state, command.topic)
     code, message = command.error_code, command.message
     done = catalog.ChangeCarriedOut(command.request_id, command.topic, code, message)

@@ -1,4 +1,5 @@
-"""Deciding on changes: CreatePartitions, DeleteTopics and topic configs, as Kafka answers them."""
+"""Decides on client requests for topics: CreateTopics (KIP-4, KIP-108, KIP-409), CreatePartitions, DeleteTopics and
+topic configs."""
 
 from __future__ import annotations
 
@@ -40,11 +41,11 @@ from events.values import ChangeAsked, ConfigsWanted, DeletionWanted, Partitions
 POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
 
 _NOT_LOGGED = Offset(-1)
-"""The offset of a topic that an answer shows before it is in the log."""
+"""The offset of a topic in an answer, before its creation is in the log."""
 
 
 def create_topic(state: State, command: CreateTopic) -> Decision:
-    """Create a topic, refuse it, show what would be created, or ask for the policies' verdict."""
+    """Creates a topic, refuses it, answers a dry run, or requests the verdict of the policies."""
     cluster = state.cluster
     rejection = _check_create(state, command)
     if rejection is not None:
@@ -173,13 +174,13 @@ def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
 
 
 ELECTED_AT_ONCE_MAX = 1_000
-"""The most partitions of a topic of which a change of its configs elects leaders in the same decision."""
+"""A config change elects leaders in the same decision for topics of up to this many partitions."""
 DELETION_DISABLED_SINCE = 3
-"""The DeleteTopics version that has a code of its own for disabled deletion; older ones get INVALID_REQUEST."""
+"""The first DeleteTopics version with a code for disabled deletion; older ones get INVALID_REQUEST."""
 
 
 def create_partitions(state: State, command: CreatePartitions) -> Decision:
-    """Add partitions to a topic (KIP-195), with placeholders where brokers are missing (KIP-409)."""
+    """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
     details = _details(command, PartitionsWanted(command.count, command.assignments))
     topic = topic_named(state, command.topic)
@@ -213,7 +214,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
 
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
-    """Delete a topic; a create that still waits for it is answered, since it will not be complete any more."""
+    """Deletes a topic and answers its pending create."""
     details = _details(command, DeletionWanted(command.topic_id))
     topic = topic_named(state, command.topic)
     rejection = (
@@ -238,7 +239,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
 
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
-    """Change a topic's explicit configs. As in Kafka a wrong value is answered even where there is no such topic."""
+    """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
     details = _details(command, ConfigsWanted(command.ops, command.incremental))
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
@@ -264,9 +265,8 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
 
 
 def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
-    """Leaders for partitions that have none and may have one by the new configs (unclean election, as in Kafka); with
-    real brokers also the replicas that are eligible by another min.insync.replicas (KIP-966). A topic of very many
-    partitions is left to `review`, which goes through them in spans."""
+    """The elections that new configs allow: of partitions without a leader (unclean election), and with KRaft brokers
+    of replicas made eligible by another min.insync.replicas (KIP-966). Very large topics are left to `reconcile`."""
     if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
         return []
     if all(partition.leader >= 0 for partition in altered.partitions) and not has_real_brokers(cluster):
@@ -278,12 +278,11 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
 
 
 def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:
-    """Whether the cluster that carries decisions out is to be consulted first."""
     return cluster.settings.has_target_cluster and command.dry_run is None
 
 
 def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
-    """The answer to a change that was decided on; none yet where a cluster has to carry it out (`FinishChange`)."""
+    """With a target cluster, the answer follows when the cluster has carried out the change (`FinishChange`)."""
     return () if cluster.settings.has_target_cluster else (answer,)
 
 

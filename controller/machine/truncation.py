@@ -1,9 +1,9 @@
-"""What the log keeps of a request that is refused: enough to look it up and to decide it again, however much it was.
+"""Truncates refused commands before they are recorded, so that large requests do not fill the log.
 
-A text that is longer than `TEXT_MAX` is cut, and ends with how long it was. A refusal is kept as the decision on its
-request cut so, where that is refused for the same reason: then the request that is in the log leads to the events that
-are. What cannot be kept so (a name that no topic can have, lists of very many, a reason that the cutting changed) is
-without events: whoever records counts it.
+Texts longer than `TEXT_MAX` are truncated and end with their original length. The recorded refusal is the decision on
+the truncated command, if that is refused for the same reason; so the recorded request always leads to the recorded
+events. A refusal that cannot be truncated without changing its reason (an impossible name, very long lists) gets no
+event; it is only counted.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from controller.machine.state import State
 from controller.machine.validation import NAME_LENGTH_MAX
 
 TEXT_MAX = 256
-"""Characters of a text: more than any principal, client or config that is meant has."""
+"""In characters; longer than any legitimate principal, client id or config."""
 ENTRIES_MAX = 100
 """Configs of a request, or replicas of a manual assignment."""
 
 
 def cut(text: str) -> str:
-    """The text, or its beginning and how long it was."""
+    """Truncates a text that is too long, and appends its length."""
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - _SUFFIX_ROOM]}… ({len(text)} characters)"
 
 
 _SUFFIX_ROOM = 32
-"""Room for how long a text was: what is cut is not cut again."""
+"""Room for the length suffix, so that truncation is idempotent."""
 
 
-def truncated_refusal(state: State, command: TopicCommand, decision: Decision, decide: Callable[[State, Any], Decision]) -> Decision:
-    """The refusal of a command as it is to be recorded and answered; without events if it cannot be kept."""
+def truncated_refusal(
+    state: State, command: TopicCommand, decision: Decision, decide: Callable[[State, Any], Decision]
+) -> Decision:
+    """Returns the refusal to record and answer; without events if the command cannot be truncated."""
     assert decision.refusal is not None, "only refusals are cut"
     if not decision.events:
         return decision
@@ -51,7 +53,7 @@ def truncated_refusal(state: State, command: TopicCommand, decision: Decision, d
 
 
 def is_short(command: TopicCommand) -> bool:
-    """Whether nothing of a command is cut where it is refused."""
+    """True if the command needs no truncation."""
     return _truncated(command) is command
 
 
@@ -68,7 +70,7 @@ def _entry_count(command: TopicCommand) -> int:
 
 
 def _truncated(command: TopicCommand) -> TopicCommand:
-    """The command with its texts cut; the very same if none was too long."""
+    """Returns the very same command if no text is too long."""
     fields: dict[str, Any] = {"principal": cut(command.principal)}
     if command.client_id is not None:
         fields["client_id"] = cut(command.client_id)

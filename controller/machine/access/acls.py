@@ -1,8 +1,11 @@
-"""Access control entries as a value: what holds, found by resource pattern.
+"""ACLs as an immutable value, with look-ups by resource pattern.
 
-Immutable like all state: a change copies the map of patterns and the entries of the patterns that it touches, which is
-some ten microseconds for each thousand of them. What a check needs is kept beside them: how long the prefixes of each
-resource type are, so that the patterns over a name are found by a few look-ups, however many there are.
+A change copies the map of patterns and the ACLs of the changed patterns, about ten microseconds for each thousand. The
+lengths of all prefixes are stored by resource type, so that the patterns for a name are found with a few look-ups.
+
+A host may be an address range (KIP-1276), `10.0.0.0/8` or `2001:db8::/32`. Ranges are parsed like Kafka's classes do
+(`SubnetUtils` and `SubnetUtils6` of Apache Commons Net, `InetAddress`), so that an ACL covers the same clients as at
+Kafka's brokers.
 """
 
 from __future__ import annotations
@@ -19,31 +22,29 @@ from controller.machine.commands.access import AclFilter
 from events.access import Acl
 
 ANY: Final = 1
-"""In a filter: whatever there is (resource types, pattern types, operations and permissions)."""
+"""In filters: any resource type, pattern type, operation or permission."""
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
-"""Kafka's codes of resource types."""
+"""Kafka's resource types."""
 MATCH, LITERAL, PREFIXED = 2, 3, 4
-"""Pattern types; the first only in filters."""
+"""Kafka's pattern types; MATCH only in filters."""
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT = 13, 14, 15
-"""Kafka's codes of operations."""
+"""Kafka's operations."""
 DENY, ALLOW = 2, 3
-"""Kafka's codes of permissions."""
+"""Kafka's permissions."""
 WILDCARD: Final = "*"
 
 Pattern = tuple[int, int, str]
 """Resource type, pattern type, name."""
 Entries = Mapping[Acl, None]
-"""The entries of one pattern, in the order in which they came."""
+"""The ACLs of one pattern, in order of creation."""
 
 
 class Acls(msgspec.Struct, frozen=True):
-    """All entries that hold."""
-
     by_pattern: Mapping[Pattern, Entries] = msgspec.field(default_factory=dict)
     prefix_lengths: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
-    """By resource type: each length that a prefix has, with the number of prefixes that have it."""
+    """By resource type: the number of prefixes of each length."""
     count: int = 0
 
     def __contains__(self, acl: object) -> bool:
@@ -54,7 +55,7 @@ class Acls(msgspec.Struct, frozen=True):
             yield from entries
 
     def over(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
-        """The patterns that cover a resource, with their entries: its own name, every name, prefixes."""
+        """Yields the patterns that cover a resource, with their ACLs: its name, `*`, and prefixes."""
         by_pattern = self.by_pattern
         for literal in (name, WILDCARD) if name != WILDCARD else (name,):
             pattern = (resource_type, LITERAL, literal)
@@ -69,7 +70,7 @@ class Acls(msgspec.Struct, frozen=True):
                     yield pattern, entries
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
-        """The entries that a filter finds, sorted. One that names its pattern costs a look-up, any other a walk."""
+        """Returns the ACLs that match a filter, sorted. A filter without an exact pattern scans all patterns."""
         exact = exact_pattern(wanted)
         found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
         if exact is None:
@@ -77,7 +78,7 @@ class Acls(msgspec.Struct, frozen=True):
         return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
-        """These entries with more added."""
+        """Adds ACLs."""
         patterns = dict(self.by_pattern)
         added = _by_pattern(acls)
         for pattern, entries in added.items():
@@ -85,7 +86,7 @@ class Acls(msgspec.Struct, frozen=True):
         return self._changed(patterns, added)
 
     def without(self, acls: Iterable[Acl]) -> Acls:
-        """These entries without some."""
+        """Removes ACLs."""
         patterns = dict(self.by_pattern)
         gone = _by_pattern(acls)
         for pattern, entries in gone.items():
@@ -107,19 +108,18 @@ class Acls(msgspec.Struct, frozen=True):
 
 
 def pattern_of(acl: Acl) -> Pattern:
-    """The resource pattern that an entry is on."""
     return acl.resource_type, acl.pattern_type, acl.name
 
 
 def exact_pattern(wanted: AclFilter) -> Pattern | None:
-    """The one pattern that a filter can mean, if it names one."""
+    """Returns the only pattern that a filter can match, or None."""
     if wanted.name is None or wanted.resource_type == ANY or wanted.pattern_type not in (LITERAL, PREFIXED):
         return None
     return wanted.resource_type, wanted.pattern_type, wanted.name
 
 
 def covers(wanted: AclFilter, pattern: Pattern) -> bool:
-    """Whether a filter means a pattern (ResourcePatternFilter.matches)."""
+    """True if a filter matches a pattern (ResourcePatternFilter.matches)."""
     resource_type, pattern_type, name = pattern
     if wanted.resource_type not in (ANY, resource_type):
         return False
@@ -164,12 +164,12 @@ def _with_length(
 _IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
 _PREFIX: Final = re.compile(r"[+-]?\d{1,10}")
 _ZONE: Final = re.compile(r"%\d+", re.ASCII)
-"""Of an IPv6 address, which Java ignores here. It also takes the name of a network interface of the machine."""
+"""The zone of an IPv6 address, which Java ignores here. Java also accepts the name of a network interface."""
 _LEADING_ZEROS: Final = re.compile(r"(^|[:.])0+(?=[0-9a-fA-F])")
 
 
 class AddressRange(NamedTuple):
-    """The addresses of one kind that begin with the same bits."""
+    """Addresses of one family with a common prefix."""
 
     kind: type[IPv4Address | IPv6Address]
     first: int
@@ -177,17 +177,17 @@ class AddressRange(NamedTuple):
 
 
 def is_range(host: str) -> bool:
-    """True if the host of an entry is written as a range."""
+    """True if the host of an ACL is a range."""
     return "/" in host
 
 
 def address_range(text: str) -> AddressRange:
-    """The range that is written so. Raises ValueError, in Kafka's words."""
+    """Parses a range. Raises ValueError with Kafka's message."""
     return _ipv6_range(text) if ":" in text else _ipv4_range(text)
 
 
 def in_range(host: str, text: str) -> bool:
-    """True if an address is in the range that is written so; never where either is none."""
+    """True if the address is in the range. False if either is invalid."""
     found = _known(text)
     if found is None:
         return False

@@ -1,7 +1,7 @@
-"""A mapping as a value, of which a change copies a piece: what many changes one after another would else copy whole.
+"""An immutable mapping in buckets, so that a change copies one bucket instead of the whole mapping.
 
-Keys lie in pieces by a checksum of what they say. All other pieces stay the very same, so what changed is found by
-identity. The order of keys says nothing: whoever goes through them and lets it be seen sorts.
+Keys are assigned to buckets by a checksum. Unchanged buckets keep their identity, so that differences are found by
+identity. The order of keys has no meaning; callers that show it must sort.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from zlib import crc32
 
 BUCKETS: Final = 256
-"""About the root of the most entries that there will be, so that pieces are as many as what is in them."""
+"""About the square root of the largest expected size, so that the number of buckets and their sizes are similar."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -23,7 +23,7 @@ def _bucket_of(key: object) -> int:
 
 
 class BucketMap(Mapping[K, V]):
-    """A mapping in pieces. Equal to any mapping with the same entries."""
+    """Equal to any mapping with the same entries."""
 
     __slots__ = ("count", "pieces")
 
@@ -37,7 +37,6 @@ class BucketMap(Mapping[K, V]):
         return self.buckets[_bucket_of(key)][key]
 
     def get(self, key: K, default: Any = None) -> Any:
-        """The value of a key, or the default."""
         return self.buckets[_bucket_of(key)].get(key, default)
 
     def __iter__(self) -> Iterator[K]:
@@ -48,7 +47,7 @@ class BucketMap(Mapping[K, V]):
 
 
 def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
-    """The entries with another value of a key; without the key where that is None."""
+    """Sets a key, or removes it if the value is None."""
     before = entries if isinstance(entries, BucketMap) else BucketMap(entries)
     number = _bucket_of(key)
     bucket = dict(before.buckets[number])
@@ -63,7 +62,7 @@ def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
 
 
 def differing(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
-    """The keys under which the two have not the very same value, in no order."""
+    """Returns the keys whose values are not identical, in no order."""
     pairs: Iterator[tuple[Mapping[K, V], Mapping[K, V]]] = iter(((before, after),))
     if isinstance(before, BucketMap) and isinstance(after, BucketMap):
         pairs = zip(before.buckets, after.buckets, strict=True)

@@ -1,6 +1,6 @@
-"""Deciding on client quotas (KIP-546, KIP-599, KIP-612), as Kafka's ClientQuotaControlManager does.
+"""Decides on client quotas (KIP-546, KIP-599, KIP-612), like Kafka's ClientQuotaControlManager.
 
-All quotas that Kafka knows are kept and shown; which of them is enforced where is not this module's matter.
+All quotas of Kafka are stored and described. Enforcing them is not this module's task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from events.access import QuotaEntity, QuotasChanged
 from events.catalog import PartitionsAdded, TopicCreated
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""The types of entities."""
+"""Entity types."""
 MUTATION_RATE: Final = "controller_mutation_rate"
 """Partitions created and deleted per second (KIP-599)."""
 
@@ -33,12 +33,12 @@ _USER_KEYS: Mapping[str, int | None] = {
     "request_percentage": None,
     MUTATION_RATE: None,
 }
-"""The keys of users and client ids with the largest value where only whole numbers are allowed."""
+"""Quota keys of users and client ids, with the largest value of those that must be whole numbers."""
 _IP_KEYS: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 
 
 def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
-    """Change the quotas of each entity for itself; an entity that is named twice is refused, as in Kafka."""
+    """Changes the quotas of each entity independently. An entity that is named twice is refused, as in Kafka."""
     details: list[Detail] = []
     events: list[QuotasChanged] = []
     seen: set[QuotaEntity] = set()
@@ -56,8 +56,8 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
 
 
 def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
-    """How many partitions a decision on a command creates or deletes, or would in a dry run; that is what a mutation
-    quota counts."""
+    """Returns the number of partitions that a decision creates or deletes, or would in a dry run. Mutation quotas count
+    them."""
     if decision.refusal is not None or decision.needs_approval:
         return 0
     for event in decision.events:
@@ -71,12 +71,12 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
 
 
 def canonical_entity(entity: QuotaEntity) -> QuotaEntity:
-    """An entity in the one order in which it is kept."""
+    """Returns the entity with its parts sorted."""
     return tuple(sorted(entity, key=lambda part: (part[0], part[1] or "")))
 
 
 def after_quotas(values: tuple[tuple[str, float], ...], event: QuotasChanged) -> tuple[tuple[str, float], ...]:
-    """The quotas of an entity after an event; empty where it has none any more. Sorted by key."""
+    """Returns the quotas of an entity after an event, sorted by key."""
     kept = {key: value for key, value in values if key not in event.removed}
     return tuple(sorted({**kept, **dict(event.values)}.items()))
 
@@ -139,7 +139,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
 def _changes(
     held: tuple[tuple[str, float], ...], entity: QuotaEntity, alteration: QuotaAlteration, command: AlterClientQuotas
 ) -> QuotasChanged | None:
-    """The event for what an alteration changes, None where that is nothing."""
+    """Returns the event, or None if nothing changes."""
     before = dict(held)
     ops = sorted(alteration.ops, key=lambda op: op[0])
     values = tuple((key, value) for key, value in ops if value is not None and before.get(key) != value)

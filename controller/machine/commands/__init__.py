@@ -1,4 +1,4 @@
-"""What the machine decides on: requests and observations."""
+"""Commands: requests of clients, and observations of brokers and timers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import msgspec
 from events.names import RequestId, TopicName
 
 NO_TOPIC = TopicName("")
-"""Stands where a command that concerns no topic would have one: its answer is filed under the empty name."""
+"""The topic name of commands that are not about a topic, and of their answers."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Base of all commands: `request_id` names the cause of what follows, `at_ms` is the time it happens at."""
+    """Base of all commands. `request_id` identifies the cause of the resulting events, `at_ms` is the time of the
+    command."""
 
     request_id: RequestId
     at_ms: int

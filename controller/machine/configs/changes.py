@@ -1,11 +1,19 @@
-"""Changing the explicit configs of a topic: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs.
+"""Changes of explicit configs: IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics and other resources.
 
-A request for a topic is done as a whole or not at all. What is checked, in Kafka's order: the request itself (names
-given twice, values left out, unknown operations: INVALID_REQUEST), each step (append and subtract need a list:
-INVALID_CONFIG), then all configs that the topic would have. A request that only deletes does not check what remains
-by itself: who cleans up a topic takes one leftover away after another. All texts are stored in their canonical form.
+A request for one resource succeeds as a whole or fails. Checks follow Kafka's order: the request (duplicate keys, null
+values, unknown operations: INVALID_REQUEST), each operation (APPEND and SUBTRACT need a list: INVALID_CONFIG), then the
+resulting configs. A request that only deletes does not check the remaining configs, so that bad ones can be removed one
+by one. Texts are stored in their canonical form. Unlike Kafka, which fails with UNKNOWN_SERVER_ERROR, an unknown
+operation is INVALID_REQUEST.
 
-One wanted difference: Kafka's controller fails with UNKNOWN_SERVER_ERROR on an operation that it does not know.
+For brokers (KIP-226), client metrics (KIP-714) and groups (KIP-848), the controller checks the request and the name as
+in Kafka; the broker that received the request checks the values. Beyond Kafka, values that topics inherit must be
+valid, because Kafka's controller fails on others.
+
+A log that Kafka wrote may contain values that Kafka itself cannot read: it validates a value without surrounding
+blanks, but stores it with them. Its controller then fails on a `min.insync.replicas` of " 2", and reads an
+`unclean.leader.election.enable` of " true" as false. Its brokers fail on such numbers of groups. `unreadable` finds
+these values and `repair` returns the command that corrects them.
 """
 
 from __future__ import annotations
@@ -36,13 +44,13 @@ from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
 from events.names import RequestId
 
 TOPICS = 2
-"""The resource type of topics in the AlterConfigs and DescribeConfigs APIs."""
+"""Kafka's config resource type TOPIC."""
 
 _RULE = "validation:alter-request"
 
 
 class OpType(IntEnum):
-    """What to do with a config, with IncrementalAlterConfigs' numbers (KIP-339)."""
+    """Kafka's operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -51,10 +59,9 @@ class OpType(IntEnum):
 
 
 def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults: Configs = ()) -> Configs | Rejection:
-    """The configs of a topic after these operations, sorted by name, or why they are refused.
+    """Returns the configs of a topic after the operations, sorted by name, or the rejection.
 
-    `current` are the topic's explicit configs. Taking away what is not there, or adding what is, changes nothing and
-    is not an error.
+    `current` are the explicit configs. Removing a missing item or adding an existing one changes nothing.
     """
     bad = check_ops(ops)
     if bad is not None:
@@ -67,21 +74,21 @@ def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults
 
 
 def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Settings) -> Configs | Rejection:
-    """The explicit configs after a change, sorted, or why it is refused."""
+    """Returns the explicit configs of a topic after the command, sorted, or the rejection."""
     if command.incremental:
         return incremental_alter(current, command.ops, settings.defaults_in_force)
     return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.defaults_in_force)
 
 
 def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
-    """What is wrong with the steps of an alter request, whatever it is for."""
+    """Checks the operations of an alter request, independent of the resource."""
     return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
 
 
 def replace_configs(
     current: Configs, configs: Sequence[tuple[str, str | None]], broker_defaults: Configs = ()
 ) -> Configs | Rejection:
-    """The configs of a topic after the older AlterConfigs: exactly those given, sorted by name, or why not."""
+    """Returns the configs of a topic after AlterConfigs, sorted by name, or the rejection."""
     ops = [ConfigOp(name, OpType.SET, value) for name, value in configs]
     bad = _duplicate_keys(op.name for op in ops) or _null_values(ops)
     if bad is not None:
@@ -90,9 +97,10 @@ def replace_configs(
 
 
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
-    """What is wrong with each resource (type, name) of one alter request, apart from its configs.
+    """Checks the resources (type, name) of an alter request.
 
-    A resource given twice is refused both times, as Kafka does. Beside topics only `others` have configs.
+    A resource that is given twice is refused both times, as in Kafka. Besides topics only the types in `others` have
+    configs.
     """
     given = Counter(resources)
     return tuple(_bad_resource(kind, name, given[kind, name], others) for kind, name in resources)
@@ -164,7 +172,7 @@ def _joined(op: ConfigOp, text: str) -> str:
 
 
 def _java_split(text: str) -> list[str]:
-    """Java's String.split(","): empty texts at the end are dropped, but a text without comma is one item."""
+    """Java's String.split(","): drops trailing empty items, but a text without a comma is one item."""
     items = text.split(",")
     if "," in text:
         while items and not items[-1]:
@@ -182,7 +190,7 @@ def _checked(
 
 
 CLIENT_METRICS = 16
-"""Kafka's number of client metrics among what has configs."""
+"""Kafka's config resource type CLIENT_METRICS."""
 LISTS = {
     "config.providers": "",
     "cordoned.log.dirs": "",
@@ -197,13 +205,13 @@ LISTS = {
     "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
     "streams.rack.aware.assignment.tags": "",
 }
-"""The dynamic configs that are lists, so that APPEND and SUBTRACT have a meaning, with what they are where not set."""
+"""Dynamic configs of type LIST, which allow APPEND and SUBTRACT, with their defaults."""
 BY_CONTROLLER = "User:topicwright"
-"""Who changes what the controller changes by itself."""
+"""The principal of changes made by the controller itself."""
 
 
 def alter(state: State, command: AlterResourceConfigs) -> Decision:
-    """Change the dynamic configs of what is not a topic. A request is done as a whole or not at all."""
+    """Changes the dynamic configs of a resource that is not a topic."""
     before = state.cluster.configs_of(command.kind, command.name)
     after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
     after = _invalid(command, after, state.cluster) or after
@@ -222,7 +230,7 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
 
 
 def copy(state: State, command: CopyBrokerConfigs) -> Decision:
-    """Take over the dynamic configs of brokers; nothing where they are the same."""
+    """Replaces the dynamic configs of brokers; no events if unchanged."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
     return Decision(
@@ -234,9 +242,11 @@ def copy(state: State, command: CopyBrokerConfigs) -> Decision:
 
 
 def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:
-    """What comes with features that have eligible leader replicas: all brokers go by one min.insync.replicas, that of
-    this controller, as Kafka sets it then. Else a broker could acknowledge with fewer in sync than eligibility reckons
-    with, and records would be lost when one that is eligible leads."""
+    """Sets one cluster-wide min.insync.replicas when eligible leader replicas are enabled, as Kafka does.
+
+    Otherwise a broker could acknowledge records with a smaller ISR than the controller assumes, and they would be lost
+    when an eligible replica becomes leader.
+    """
     if dict(features).get(ELIGIBLE_REPLICAS, 0) == 0:
         return []
     changed: list[tuple[str, Configs]] = []
@@ -274,7 +284,7 @@ def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
 
 
 def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Configs | Rejection:
-    """The dynamic configs after these steps, or in place of those before, sorted; or why it cannot be."""
+    """Returns the dynamic configs after the operations, sorted, or the rejection."""
     configs = _after_ops(before if incremental else (), ops, LISTS.get)
     if isinstance(configs, Rejection):
         return configs
@@ -292,7 +302,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
-    """The rejection of the configs of a group; of brokers, with a new value that topics would inherit."""
+    """Checks the configs of a group, and broker configs that topics inherit."""
     if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
         return None
     if command.kind == GROUPS:
@@ -307,7 +317,7 @@ def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster:
 
 
 def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, cluster: Cluster) -> Rejection | None:
-    """With eligible leader replicas all brokers must go by one min.insync.replicas (KIP-966)."""
+    """With eligible leader replicas, all brokers must use one min.insync.replicas (KIP-966)."""
     if command.kind != BROKERS or cluster.feature(ELIGIBLE_REPLICAS) == 0:
         return None
     key = MIN_INSYNC_REPLICAS
@@ -328,13 +338,13 @@ _READ: dict[int, _Kinds] = {TOPICS: _BY_CONTROLLER, BROKERS: _BY_CONTROLLER, GRO
 
 
 def unreadable(kind: int, configs: Configs) -> Configs:
-    """Those configs of a resource that Kafka cannot read."""
+    """Returns the configs of a resource that Kafka cannot read."""
     kinds = _READ.get(kind, {})
     return tuple((name, text) for name, text in configs if name in kinds and not _is_plain(name, kinds[name], text))
 
 
 def repair(kind: int, resource: str, name: str, text: str) -> str:
-    """The `kafka-configs` command that repairs a value, or deletes it if no valid value can be read from it."""
+    """Returns the `kafka-configs` command that corrects a value, or deletes it if it has no valid form."""
     entity = f"--entity-name '{resource}'" if resource else "--entity-default"
     canonical = canonical_text(name, _READ[kind][name], None, text)
     is_value = _is_plain(name, _READ[kind][name], canonical)

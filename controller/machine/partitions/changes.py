@@ -1,16 +1,17 @@
-"""How a partition of real brokers changes: one step from a partition and what is wanted of it to what it becomes.
+"""Computes the next state of a KRaft partition from its current state and a target.
 
-It follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule, and in its order, because the brokers rely on each of
-them and because a log may go back to Kafka's controller; tests ask that very class the same questions.
+Follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule and in its order, because brokers rely on each rule and
+because Kafka's controller may take over the log. Tests compare it with that class.
 
-1. A reassignment is done when all that it adds are in sync; where it takes away more, when all that stay are (KIP-455).
-2. A replica that leaves the in-sync set while it is smaller than min.insync.replicas may still lead: it is eligible
-   (KIP-966). Only with that feature may the in-sync set become empty.
-3. A leader is elected among the replicas in sync, else those eligible, else the last known leader; else, if that is
-   wanted, any replica at the cost of records, which must then recover (KIP-704).
-4. Epochs: the leader's rises when the leader changes or a replica is taken away, the partition's with every change.
+1. A reassignment is complete when all added replicas are in sync; if it removes more replicas than it adds, when all
+remaining ones are (KIP-455).
+2. A replica that leaves an ISR smaller than min.insync.replicas becomes an eligible leader replica (KIP-966). The ISR
+may only become empty with that feature.
+3. The leader is elected from the ISR, else from the eligible replicas, else it is the last known leader. An unclean
+election accepts any replica and may lose records; the leader must then recover (KIP-704).
+4. The leader epoch rises when the leader changes or a replica is removed, the partition epoch with every change.
 
-What it does not do: it does not judge who asks for the change, and it knows neither brokers nor topics but by `Rules`.
+It does not check the sender of a request. It knows brokers and topics only by `Rules`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from events.names import NO_LEADER, BrokerId, TopicName
 
 Ids = tuple[BrokerId, ...]
 UNASSIGNED = bytes(16)
-"""The directory of a replica whose broker has not reported yet in which it lies (KIP-858)."""
+"""The directory of a replica before its broker has reported it (KIP-858)."""
 _NO_METADATA = ReplicaMetadata()
 
 
 class Election(Enum):
-    """Who may become leader: the preferred replica first; whoever is in sync; or even one that lost records."""
+    """Who may become leader: only the preferred replica, any in-sync replica, or even one that lost records."""
 
     PREFERRED = "preferred"
     ONLINE = "online"
@@ -38,21 +39,18 @@ class Election(Enum):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What a change depends on beside the partition: who may lead, how many must be in sync, where replicas lie.
-
-    `elr` says that eligible leader replicas are kept (`eligible.leader.replicas.version` 1).
-    """
+    """The cluster's part of a change. `elr` enables eligible leader replicas (`eligible.leader.replicas.version` 1)."""
 
     may_lead: Callable[[BrokerId, bytes], bool]
-    """Whether a broker is live with the directory that its replica lies in."""
+    """True if the broker is live and the replica's directory is online."""
     min_isr: int
     elr: bool
     directory: Callable[[BrokerId], bytes]
-    """The directory of a new replica on a broker."""
+    """Returns the directory of a new replica on a broker."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a partition. What is None stays as it is."""
+    """The target of a change. None leaves a field unchanged."""
 
     isr: Ids | None = None
     replicas: Ids | None = None
@@ -62,17 +60,17 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The directories of some replicas."""
     recovering: bool | None = None
     unclean: Ids = ()
-    """Replicas that may have lost records: they are not eligible any more."""
+    """Replicas that may have lost records, so they are no longer eligible."""
     election: Election = Election.ONLINE
 
 
 def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
-    """The replica_metadata of a partition; an empty one where it has none."""
+    """Returns the replica metadata of a partition, or empty metadata."""
     return partition.replica_metadata or _NO_METADATA
 
 
 def is_reassigned(partition: Partition) -> bool:
-    """Whether a reassignment of the partition is under way."""
+    """True if a reassignment is in progress."""
     replica_metadata = partition.replica_metadata
     return replica_metadata is not None and bool(replica_metadata.adding or replica_metadata.removing)
 
@@ -80,7 +78,7 @@ def is_reassigned(partition: Partition) -> bool:
 def change(
     topic: TopicName, index: int, partition: Partition, wanted: Target, rules: Rules, reason: str
 ) -> PartitionChanged | None:
-    """The change that brings a partition to what is wanted; None if it stands so."""
+    """Returns the change that brings the partition to the target; None if it already matches."""
     step = _ChangeBuilder(partition, wanted, rules)
     step.take()
     if not step.changes_anything():
@@ -104,7 +102,7 @@ def change(
 
 
 class _ChangeBuilder:
-    """One change in the making: `want_…` is what it aims at, the others what has changed, None where nothing has."""
+    """Builds one change. `want_…` are the target values, the other fields the changes; None means unchanged."""
 
     def __init__(self, partition: Partition, wanted: Target, rules: Rules) -> None:
         self.partition, self.wanted, self.rules = partition, wanted, rules
@@ -127,7 +125,6 @@ class _ChangeBuilder:
         self._directory_of = {**_directories(partition), **wanted.directories}
 
     def take(self) -> None:
-        """Work the change out."""
         self._complete_reassignment()
         self._find_eligible()
         self._elect()
@@ -142,7 +139,6 @@ class _ChangeBuilder:
             self.recovering = self.wanted.recovering
 
     def changes_anything(self) -> bool:
-        """Whether anything is not as it was."""
         changed = (self.leader, self.isr, self.replicas, self.adding, self.removing, self.directories)
         return any(one is not None for one in (*changed, self.elr, self.last_known_elr, self.recovering))
 
@@ -186,7 +182,7 @@ class _ChangeBuilder:
                 self.recovering = True
 
     def _elected(self) -> tuple[BrokerId, bool]:
-        """Who is to lead, and whether that may cost records."""
+        """Returns the leader to elect, and whether the election is unclean."""
         first = self.want_replicas[0]
         favoured = (first,) if self.wanted.election is Election.PREFERRED else ()
         for replica in (*favoured, self.partition.leader, *self.want_replicas):
@@ -207,8 +203,7 @@ class _ChangeBuilder:
         return self.rules.may_lead(replica, _directories(self.partition).get(replica, UNASSIGNED))
 
     def _last_known_leader(self) -> BrokerId:
-        """Who led last, where that is all that is known: nobody is in sync or eligible. A reassignment that was called
-        off may have taken it away since."""
+        """The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it."""
         last = self.before.last_known_elr
         if not self.rules.elr or self.want_elr or self.want_isr or len(last) != 1:
             return NO_LEADER

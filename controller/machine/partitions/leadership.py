@@ -1,14 +1,14 @@
-"""Leaders, in-sync sets and epochs as brokers come and go.
+"""Leaders, ISRs and epochs of simulated partitions as brokers come and go.
 
-Constraints, as Kafka's KRaft controller keeps them (KIP-497, KIP-631): only a live member of the in-sync set leads,
-unless the topic allows unclean election; a fenced broker leaves the in-sync set, but never its last member, so that no
-acknowledged record is forgotten; `leader_epoch` rises when the leader changes, `partition_epoch` with every change;
-placeholders (KIP-409) are in neither.
+Constraints are those of Kafka's KRaft controller (KIP-497, KIP-631). Only a live member of the ISR leads, unless the
+topic allows unclean election. A fenced broker leaves the ISR, but never as its last member, so that no acknowledged
+record is lost. `leader_epoch` rises when the leader changes, `partition_epoch` with every change. Placeholders
+(KIP-409) neither lead nor are in sync.
 
-Method: `reconcile` compares a topic with the brokers that are live now. It is a function of the state alone and changes
-nothing a second time, so it does not matter when, or in which slices, the shell has topics looked at.
+Method: `reconcile` compares a topic with the live brokers. The result depends on the state only and repeating it
+changes nothing, so the shell may call it at any time and in any slices.
 
-What it does not do: it moves no leader back to the preferred replica, and reassigns no replicas.
+It does not move leadership back to the preferred replica, and does not reassign replicas.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LeadershipChange = LeaderElected | IsrChanged
 
 
 def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
-    """A partition at its creation: all live replicas are in sync, the first of them leads."""
+    """A new partition: all live replicas are in sync, and the first of them leads."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
     return Partition(
         replicas, isr, isr[0] if isr else NO_LEADER, replica_metadata=new_replica_metadata(replicas, cluster)
@@ -45,7 +45,7 @@ def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition
 
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
-    """New partitions `first` to `first + count - 1` of a topic where placement puts them."""
+    """Returns the partitions `first` to `first + count - 1` of a topic, with automatic placement."""
     ring = rules.rack_ring(cluster.usable, cluster.usable_racks)
     replica_lists = rules.place(topic, ring, first, count, factor)
     if factor <= len(cluster.usable) and not has_real_brokers(cluster):
@@ -54,8 +54,7 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
 
 
 def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
-    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
-    do it; none if it is."""
+    """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
     if has_real_brokers(cluster):
         return requests.reconcile(topic, cluster, reason, span)
     events: list[Event] = []
@@ -76,12 +75,12 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = N
 
 
 def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
-    """Whether every live replica is in the in-sync set."""
+    """True if every live replica is in sync."""
     return all(replica in partition.isr for replica in partition.replicas if replica in live)
 
 
 def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
-    """Whether `reconcile` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
+    """True if `reconcile` would change nothing. May return False although nothing would change."""
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))
     if cluster.settings.has_target_cluster:
@@ -102,7 +101,7 @@ def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> b
 
 
 def _led(partition: Partition, topic: Topic, cluster: Cluster) -> tuple[Partition, str]:
-    """The partition as it stands with the brokers that are live now, and how the reason of its change begins."""
+    """Returns the partition under the live brokers, and the beginning of the reason for the change."""
     live = cluster.live
     isr = tuple(member for member in partition.isr if member in live) or partition.isr
     if partition.leader in live and partition.leader in isr:
@@ -120,7 +119,7 @@ def _first_live(replicas: tuple[BrokerId, ...], cluster: Cluster) -> BrokerId:
 
 
 def _moved(before: Partition, leader: BrokerId, isr: tuple[BrokerId, ...]) -> Partition:
-    """The partition under this leader and in-sync set, its epochs raised if that changes it; else the very same."""
+    """Returns the partition with this leader and ISR and raised epochs; the very same if nothing changes."""
     if leader == before.leader and isr == before.isr:
         return before
     leader_epoch = before.leader_epoch + (leader != before.leader)
@@ -137,7 +136,7 @@ def _change(topic: TopicName, index: int, before: Partition, after: Partition, r
 def accept_isr(
     topic: Topic, broker_id: BrokerId, report: IsrReport, cluster: Cluster
 ) -> LeadershipChange | ErrorCode | None:
-    """What a leader's report of its in-sync set leads to: an event, nothing, or the error that AlterPartition gives."""
+    """Returns the event for an ISR report, None if nothing changes, or the error code of AlterPartition."""
     if not 0 <= report.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partition = topic.partitions[report.partition]
@@ -152,7 +151,7 @@ def accept_isr(
 def without_leader(
     topic: Topic, index: int, broker_id: BrokerId, cluster: Cluster, reason: str
 ) -> LeadershipChange | None:
-    """Another leader for a partition whose leader cannot serve; none (-1) when nobody else may lead."""
+    """Elects another leader if the leader cannot serve; -1 if nobody else may lead."""
     partition = topic.partitions[index]
     if partition.leader != broker_id:
         return None

@@ -1,7 +1,9 @@
-"""Deciding on what real brokers report of partitions: in-sync sets (AlterPartition), directories, a need for producer
-ids; and what brokers that come and go mean for their partitions.
+"""Decides on requests about KRaft partitions, and reconciles them with the live brokers.
 
-Checks, their order and their codes are those of Kafka 4.3's ReplicationControlManager.
+Brokers send AlterPartition, directories of replicas and requests for producer ids. Clients request elections (KIP-460)
+and reassignments (KIP-455). Checks, their order, codes and messages are those of Kafka 4.3's ReplicationControlManager.
+Each partition is answered separately. Refused requests of clients change nothing and are not recorded; the reason of a
+change names the requester.
 """
 
 from __future__ import annotations
@@ -39,8 +41,7 @@ PRODUCER_IDS_PER_BLOCK = 1000
 def reconcile(
     topic: Topic, cluster: Cluster, reason: str, span: blocks.Span | None = None
 ) -> tuple[Topic, list[Event]]:
-    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
-    do it; none if it is."""
+    """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
     events: list[Event] = []
     topic_rules, election = rules.rules_for(topic, cluster), rules.election_for(topic, cluster)
     settled: dict[int, Partition] = {}
@@ -62,7 +63,7 @@ def reconcile(
 
 
 def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> list[Event]:
-    """Preferred leaders where they are in sync and others lead; in a span of the topic's partitions, or in all."""
+    """Elects preferred leaders that are in sync."""
     events: list[Event] = []
     topic_rules = rules.rules_for(topic, cluster)
     for index, partition in blocks.numbered(topic.partitions, span):
@@ -79,13 +80,13 @@ def balance(topic: Topic, cluster: Cluster, span: blocks.Span | None = None) -> 
 
 
 def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) -> bool:
-    """Whether it is not the registered incarnation of the broker that speaks."""
+    """True if the sender's broker epoch is not the registered one."""
     broker = cluster.brokers.get(broker_id)
     return broker is None or broker.broker_epoch != broker_epoch
 
 
 def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
-    """What another incarnation of a broker is answered."""
+    """The STALE_BROKER_EPOCH decision."""
     broker = cluster.brokers.get(broker_id)
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {broker_id} {known}."
@@ -93,8 +94,8 @@ def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: 
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
-    """In-sync sets as a real leader reports them, each on top of the one before. A change that completes a reassignment
-    may elect another leader: then the leader that reported it is answered with an error."""
+    """Applies the ISR reports of a leader in order. If a change completes a reassignment and elects another leader, the
+    reporting leader gets an error."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
         return stale(command.request_id, command.topic, cluster, command.broker_id)
@@ -141,7 +142,7 @@ def _report(
 def refusal(
     partition: Partition, broker_id: BrokerId, report: commands.IsrReport, cluster: Cluster
 ) -> ErrorCode | None:
-    """The error that a leader's report of its in-sync set is answered with, if it is refused."""
+    """Returns the error code of an ISR report, or None if it is accepted."""
     if report.leader_epoch > partition.leader_epoch or report.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # it is the controller that is behind
     if report.leader_epoch < partition.leader_epoch:
@@ -163,7 +164,7 @@ def _is_valid_isr(isr: Ids, partition: Partition) -> bool:
 
 
 def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
-    """Whether all members are live, and still the incarnations that the leader means (KIP-903)."""
+    """True if all members are live with the broker epochs that the leader knows (KIP-903)."""
     epochs = report.broker_epochs or (-1,) * len(report.isr)
     return all(
         cluster.is_live(member) and epoch in (-1, cluster.brokers[member].broker_epoch)
@@ -172,8 +173,7 @@ def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
 
 
 def assign_directories(state: State, command: commands.AssignDirectories) -> Decision:
-    """Directories of replicas as their broker reports them (KIP-858); one in a failed directory neither leads nor is in
-    sync."""
+    """Records the directories of replicas (KIP-858). A replica in a failed directory neither leads nor is in sync."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
         return stale(command.request_id, command.topic, cluster, command.broker_id)
@@ -234,7 +234,7 @@ def _assigned(
 
 
 def allocate_producer_ids(state: State, command: commands.AllocateProducerIds) -> Decision:
-    """A block of producer ids that no broker had before (KIP-730)."""
+    """Allocates a block of producer ids (KIP-730)."""
     cluster = state.cluster
     if is_stale(cluster, command.broker_id, command.broker_epoch):
         return stale(command.request_id, command.topic, cluster, command.broker_id)
@@ -248,7 +248,6 @@ _RULE = "validation:partition"
 
 
 def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
-    """Preferred leaders where they are in sync and others lead."""
     events: list[Event] = []
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
@@ -258,7 +257,6 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
 
 
 def elect_leaders(state: State, command: commands.ElectLeaders) -> Decision:
-    """Elect leaders of a topic's partitions."""
     topic = topic_named(state, command.topic)
     steps = [(index, _elected(topic, index, command, state.cluster)) for index in dict.fromkeys(command.partitions)]
     return _answered(command, steps)
@@ -285,8 +283,8 @@ def _elected(topic: Topic | None, index: int, command: commands.ElectLeaders, cl
 
 
 def reassign_partitions(state: State, command: commands.ReassignPartitions) -> Decision:
-    """Move partitions to other replicas, or end that. A move that only needs another order is done at once; any other
-    is done when the replicas that it adds are in sync."""
+    """Reassigns partitions, or cancels that. A new order of the same replicas takes effect immediately, other changes
+    when the added replicas are in sync."""
     topic = topic_named(state, command.topic)
     steps: list[tuple[int, Outcome]] = []
     for wanted in command.reassignments:
@@ -319,8 +317,8 @@ def _reassigned(
 
 
 def _moved(partition: Partition, target: Ids) -> Target:
-    """The target first, then what it leaves out, until what it adds is in sync. A placeholder needs no waiting for, and
-    what a reassignment under way adds is still to be added."""
+    """Puts the target first, then the replicas to be removed. Placeholders need no removal, and replicas that a
+    reassignment in progress adds are still to be added."""
     settled = [one for one in partition.replicas if one not in replica_metadata_of(partition).adding]
     removing = tuple(sorted(one for one in partition.replicas if one >= 0 and one not in target))
     adding = tuple(sorted(one for one in target if one not in settled))
