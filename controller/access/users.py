@@ -1,10 +1,17 @@
-"""Who can log in: the SCRAM credentials of the log, and the users of a file.
+"""Authenticates users: the SCRAM credentials of the log, and the users of a file.
 
-Checking a password is slow on purpose, so it is done in threads of its own, few at a time, for each address in turn: a
-storm of logins costs those who are behind it, and nobody else. A password that was right is not checked again.
+Hashing a password is slow, so it runs in a few threads, and client addresses take turns: a flood of logins only delays
+logins from the same network. Correct passwords are cached.
 
-Constraint: nobody learns who is there. For every name the same work is done, where there is nothing to compare with on
-what is made up: one password of the file if it has any, one of each SCRAM mechanism.
+Constraint: responses must not reveal which users exist. Every login does the same work, with a fake credential if there
+is no real one: one password hash if the file has any, and one for each SCRAM mechanism. Kafka instead ends a SCRAM
+login of an unknown user at its first message.
+
+Clients see salts and iterations of SCRAM, so fake ones must look real. They are derived from a secret in the log
+(`LoginSecretDrawn`), so a name has the same ones at all gateways and forever. They have the form of real ones: Kafka's
+tools make salts of 130 random bits in base 36, librdkafka of 64 bytes, `topicwright users --data` of 32, and iterations
+vary. Each form gets the same share of unknown names as of real users. Rendezvous hashing keeps most fake credentials
+unchanged when users come or go.
 """
 
 from __future__ import annotations
@@ -41,14 +48,14 @@ Credentials = Mapping[tuple[str, str], ScramCredential]
 
 
 class FakeCredentials:
-    """Makes up credentials. It keeps what forms there are until the credentials change."""
+    """Derives fake credentials. Caches the forms until the credentials change."""
 
     def __init__(self) -> None:
         self._known: Credentials = {}
         self._forms: dict[str, Counter[_Form]] = {}
 
     def credential(self, secret: bytes, known: Credentials, user: str, mechanism: str) -> ScramCredential:
-        """The credential of a user that is not among `known`."""
+        """Returns the credential of a user that is not in `known`."""
         if known is not self._known:
             self._known, self._forms = known, _forms(known)
         forms = self._forms.get(mechanism) or {(ITERATIONS, _KAFKA_TOOLS): 1}
@@ -70,12 +77,12 @@ def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
 
 
 def _derived(secret: bytes, length: int, *words: str) -> bytes:
-    """Bytes that nobody can tell from random ones without the secret, the same for the same words."""
+    """Returns pseudorandom bytes that depend on the secret and the words."""
     return hashlib.shake_256(secret + "\0".join(words).encode()).digest(length)
 
 
 def _uniform(secret: bytes, *words: str) -> float:
-    """A number between 0 and 1, neither included, by the words."""
+    """Returns a pseudorandom number between 0 and 1, both excluded."""
     return (int.from_bytes(_derived(secret, 6, "form", *words), "big") + 1) / (2**48 + 2)
 
 
@@ -92,17 +99,18 @@ NICENESS: Final = 10
 
 
 class FairThreadPool:
-    """A few threads; to be used from one event loop."""
+    """A thread pool for one event loop that serves networks in turn: a network waits for running work, and at most one
+    piece of work of each other network. Work is not started if its requester has gone."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
         self._free = threads
         self._closed = False
         self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
-        """By party, in the order in which they have their turn; of each its work, oldest first."""
+        """By network, in the order of their turns; the oldest work first."""
 
     async def run(self, network: str, work: Callable[[], T]) -> T:
-        """What `work` returns, or raises, once it was this party's turn."""
+        """Runs `work` in a thread. Returns or raises its result."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(network, {})[outcome] = work
         self._begin()
@@ -115,7 +123,7 @@ class FairThreadPool:
                 self._waiting.pop(network, None)
 
     def close(self) -> None:
-        """Let the threads end; nothing more is begun."""
+        """Stops the threads and starts no more work."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -144,14 +152,14 @@ class FairThreadPool:
 
 
 def _lower_priority() -> None:
-    """Let the loop go first where there are fewer cores than threads. Linux alone has niceness for each thread, which
-    those that it starts inherit."""
+    """Prefers the event loop if there are fewer cores than threads. Only Linux has niceness per thread; new threads
+    inherit it."""
     if sys.platform == "linux":
         os.nice(NICENESS)
 
 
 def network_of(address: str) -> str:
-    """Who is behind an address: of IPv6 the first 64 bits, since one host has all addresses of such a network."""
+    """Returns the address, or for IPv6 its /64 network, because one host has all addresses of that."""
     host = normal_host(address)
     try:
         return str(IPv6Network((host, 64), strict=False))
@@ -166,10 +174,10 @@ REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 
 
 class Users:
-    """Implements `controller.kafka.sasl.conversation.Users`. Made with its file read: raises UsersFileError."""
+    """Implements `controller.kafka.sasl.conversation.Users`. Raises UsersFileError if the file is invalid."""
 
     def __init__(self, cluster: Callable[[], Cluster], file: Path | None = None) -> None:
-        """`cluster` gives what is durable."""
+        """`cluster` returns the durable state."""
         self._cluster = cluster
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
@@ -180,18 +188,16 @@ class Users:
         self._remembered: dict[bytes, object] = {}
 
     def reload(self) -> None:
-        """Read the file again. Raises UsersFileError, and then nothing changes."""
+        """Reads the file again. Raises UsersFileError without any change."""
         if self._path is not None:
             self._file = read_users(self._path)
             self._remembered.clear()
 
     def close(self) -> None:
-        """Let the threads end."""
         self._threads.close()
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """The credential of a user; for one that is not there one that no password fits, with the same salt and
-        iterations each time."""
+        """Returns the credential of a user; for an unknown user a fake one, always the same, that no password matches."""
         cluster = self._cluster()
         fake_credential = self._fake_credentials.credential(
             cluster.login_secret or self._key, cluster.scram, user, mechanism
@@ -199,19 +205,19 @@ class Users:
         return cluster.scram.get((user, mechanism), fake_credential)
 
     def owner_of(self, token: str) -> str | None:
-        """The user that a token belongs to."""
+        """Returns the user of a token, or None."""
         return self._file.tokens.get(hash_token(token))
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """Whether this is the password that the file has for a user; `address` is that of the client."""
+        """True if the file has this password for the user. `address` is the client's."""
         return await self._is_password(user, password, address, ())
 
     async def knows(self, user: str, password: str, address: str) -> bool:
-        """Whether this is a password of a user, of the file or for SCRAM."""
+        """True if this is a password of the user, in the file or for SCRAM."""
         return await self._is_password(user, password, address, tuple(DIGESTS))
 
     async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
-        """Each right password is looked at once, and then remembered for as long as it is in force."""
+        """Caches each correct password until the credentials change."""
         known, hashed = self._cluster().scram, self._file.passwords.get(user)
         standing = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
         key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")
@@ -233,16 +239,16 @@ class Users:
         return is_right
 
     def _hash_for(self, user: str) -> str | None:
-        """The hash to compare a user's password with: somebody else's for one who has none, always the same, so that it
-        takes as long. None where nobody has one."""
+        """Returns the password hash to compare with. For a user without one it is somebody else's, always the same, so
+        that the check takes as long. None if there are no password hashes."""
         passwords = self._file.passwords
         drawn = int.from_bytes(hmac.digest(self._key, user.encode(), "sha256"), "big")
         return passwords.get(user) or (list(passwords.values())[drawn % len(passwords)] if passwords else None)
 
 
 def _scram_matches(mechanism: str, credential: ScramCredential, password: str) -> bool:
-    """Whether a password is that of a credential; not of one with more iterations than Kafka allows, which only a
-    cluster that was taken over can have: they would hold a thread for as long as they like."""
+    """True if the password matches. Credentials with more iterations than Kafka allows, which an imported metadata log
+    may have, never match, because they would block a thread."""
     if credential.iterations > ITERATIONS_MAX:
         return False
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)

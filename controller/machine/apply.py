@@ -99,7 +99,7 @@ def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted,
     created = isinstance(event, access.AclsCreated)
     wrong = next((acl for acl in event.acls if (acl in cluster.acls) is created), None)
     if wrong is not None:
-        raise CannotApply(record, f"{wrong} holds already" if created else f"{wrong} does not hold")
+        raise CannotApply(record, f"{wrong} exists already" if created else f"{wrong} does not exist")
     acls = cluster.acls.with_all(event.acls) if created else cluster.acls.without(event.acls)
     return replace(cluster, acls=acls)
 
@@ -111,7 +111,7 @@ def _with_logins(
 ) -> Cluster:
     if isinstance(event, access.LoginSecretDrawn):
         if cluster.login_secret:
-            raise CannotApply(record, "there is a login secret already")
+            raise CannotApply(record, "a login secret exists already")
         return replace(cluster, login_secret=event.secret)
     if isinstance(event, access.ScramCredentialRemoved) and (event.user, event.mechanism) not in cluster.scram:
         raise CannotApply(record, f"user {event.user!r} has no credential for {event.mechanism}")
@@ -120,7 +120,7 @@ def _with_logins(
 
 def _quorum(cluster: Cluster, record: Recorded) -> QuorumLeader:
     if cluster.quorum is None:
-        raise CannotApply(record, "nobody leads real brokers here")
+        raise CannotApply(record, "there is no quorum leader")
     return cluster.quorum
 
 

@@ -31,7 +31,7 @@ def register(state: State, command: commands.RegisterBroker) -> Decision:
     )
     if known is None or known.fenced:
         return Decision((event,), answers)
-    return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event), answers)
+    return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered again"), event), answers)
 
 
 def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
@@ -86,7 +86,7 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
     )
     events: list[Event] = [begun]
     if not cluster.features:
-        events.append(catalog.FeaturesChanged(command.features, "the cluster's first"))
+        events.append(catalog.FeaturesChanged(command.features, "initial features"))
         events += with_one_min_isr(cluster, command.features, command.request_id)
     return Decision(tuple(events))
 

@@ -53,7 +53,7 @@ def progress_text(topic: Topic, cluster: Cluster) -> str:
     applied = len(frozenset(topic.propagated).intersection(cluster.live))
     return (
         f"{leaders} of {len(topic.partitions)} partitions have a leader and "
-        f"{applied} of {len(cluster.live)} live brokers know it"
+        f"{applied} of {len(cluster.live)} live brokers have applied it"
     )
 
 

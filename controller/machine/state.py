@@ -57,7 +57,7 @@ class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def __post_init__(self) -> None:
         partitions = self.partitions
-        kind = type(partitions)  # isinstance looks at a Sequence's registry, for each topic that is read
+        kind = type(partitions)  # isinstance of a Sequence is slow, and this runs for each topic read
         if kind is not Blocks and (kind is not tuple or len(partitions) > BLOCK):
             force_setattr(self, "partitions", in_blocks(partitions))
 

@@ -24,7 +24,7 @@ from events.catalog import Event, IsrChanged, LeaderElected, Partition
 from events.names import NO_LEADER, BrokerId, is_placeholder, shard_key
 
 OBSERVED = "observed in the cluster"
-MADE_ANEW = "deleted and made anew in the cluster"
+RECREATED = "deleted and recreated in the cluster"
 DELETED_BEFORE_COMPLETE = "The topic was deleted in the cluster before it was complete."
 
 
@@ -39,7 +39,7 @@ def discover(state: State, command: commands.DiscoverTopic) -> Decision:
     if topic.name != command.topic or command.known != (len(topic.partitions), topic.configs):
         return NOTHING
     if topic.topic_id != command.topic_id and not is_provisional(topic):
-        return _made_anew(topic, command, state.cluster)
+        return _recreated(topic, command, state.cluster)
     return _seen_again(topic, command, state.cluster)
 
 
@@ -48,10 +48,10 @@ def is_provisional(topic: Topic) -> bool:
     return topic.ready_at_ms is None and not topic.propagated
 
 
-def _made_anew(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
+def _recreated(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
     if command.configs is None:
         return NOTHING
-    gone = vanish(topic, MADE_ANEW, command.at_ms)
+    gone = vanish(topic, RECREATED, command.at_ms)
     partitions = tuple(_new(seen, cluster) for seen in command.partitions)
     return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
 

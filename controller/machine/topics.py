@@ -95,7 +95,7 @@ def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
     return Rejection(rejection.code, f"{rejection.message} {_FACTOR_BY_DEFAULT}", rejection.rule)
 
 
-_FACTOR_BY_DEFAULT = "The request names no factor; this one is the default (default.replication.factor)."
+_FACTOR_BY_DEFAULT = "The request has no factor, so default.replication.factor is used."
 
 
 def _created(cluster: Cluster, command: CreateTopic) -> Decision:
@@ -122,7 +122,7 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     if command.timeout_ms > 0:
         return Decision((_requested(command, deadline_ms), created))
     code = ErrorCode.REQUEST_TIMED_OUT
-    message = f"The topic was created; with timeout_ms {command.timeout_ms} its completion is not waited for."
+    message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
         (_requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
         (Answer(request_id, name, code, message, topic=topic),),
@@ -163,7 +163,7 @@ def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
     code, request_id, topic = int(rejection.code), command.request_id, command.topic
     answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
     is_repeated = command.api == AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    if command.validate_only or is_repeated:  # an earlier Metadata created it: the client gets what it wants
+    if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
     events = (
         _requested(command, command.at_ms + max(0, command.timeout_ms)),
@@ -274,7 +274,7 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     return leadership.reconcile(altered, cluster, "configs changed")[1]
 
 
-# What all changes share.
+# Shared by all changes.
 
 
 def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:

@@ -163,7 +163,7 @@ def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> R
         message = "Unable to perform excessively large batch operation."
     else:
         message = f"Excessively large number of {kind} per request."
-    limit = f" {partitions} partitions with what comes beside them are over {PARTITIONS_PER_REQUEST_MAX}."
+    limit = f" {partitions} partitions and their other records exceed the limit of {PARTITIONS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message + limit, "validation:size")
 
 
@@ -257,5 +257,5 @@ def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | 
     missing = partitions * (factor - len(cluster.usable))
     if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
         return None
-    message = f"{missing} replicas would wait for brokers to join, which is over {PLACEHOLDERS_PER_REQUEST_MAX}."
+    message = f"{missing} replicas would be placeholders; the limit is {PLACEHOLDERS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message, "validation:placeholders")

@@ -1,7 +1,12 @@
-"""Reads a file of rules for new topics: TOML, one `[[rule]]` table a rule; docs/policies.md has every key.
+"""TopicRules, a ready-made create-topic policy with a rules file.
 
-A file with anything wrong in it is refused whole, at the start: a rule that is not quite what its author meant would
-otherwise be found by whoever creates the next topic. Of several mistakes the first is reported.
+    create.topic.policy.class.name=controller.policy.rules.TopicRules
+    topic.rules.file=topic-rules.toml
+    topic.rules.mode=enforce
+
+The file is TOML with one `[[rule]]` table for each rule; docs/policies.md describes the keys. It is read once, at the
+start. An error anywhere in the file refuses the whole file: otherwise a wrong rule would only be noticed by the next
+client that creates a topic. The first of several errors is reported.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 
 
 class RulesError(Exception):
-    """Something wrong with the rules: in which `file`, `rule`, `key` and `value` (where known), and what is allowed."""
+    """An error in the rules: `file`, `rule`, `key` and `value`, where known, and what is allowed."""
 
     def __init__(self, problem: str, allowed: str, *, file: str = "", rule: str = "", key: str = "", value: str = ""):
         place = [f"file {file}"] * bool(file) + [rule] * bool(rule)
@@ -43,7 +48,7 @@ class RulesError(Exception):
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
-    """The rules of a file, in its order. Raises RulesError."""
+    """Returns the rules of a file, in order. Raises RulesError."""
     file = str(path.absolute())
     try:
         return _read_rules(path, file)
@@ -78,11 +83,13 @@ def _document(path: Path, file: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise RulesError(f"is not UTF-8 at byte {error.start}", "TOML in UTF-8", file=file) from error
     except tomllib.TOMLDecodeError as error:
-        raise RulesError(f"is not TOML: {error}", "TOML; a regex stands best in 'single quotes'", file=file) from error
+        raise RulesError(
+            f"is not TOML: {error}", "TOML; put regular expressions in 'single quotes'", file=file
+        ) from error
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the file the reader is, so that each mistake is reported with its place."""
+    """The position in the file, for error messages."""
 
     file: str
     rule: str
@@ -115,20 +122,20 @@ def _rule(place: _Place, table: dict[str, object]) -> Rule:
 
 
 def _written(value: object) -> str:
-    """A value for people to read."""
+    """Formats a value for people."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_written(each)}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _check_contradictions(place: _Place, values: Mapping[str, Any]) -> None:
-    """What is forbidden may be neither demanded nor allowed."""
+    """A forbidden config may be neither required nor allowed."""
     demanded = tuple(requirement.name for requirement in values.get("configs", ()))
     wanted = {*demanded, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):
         if name in wanted:
             place.at("forbidden_configs").fail(
-                name, "is forbidden and wanted at once", "a config that no other key of the rule names"
+                name, "is both forbidden and required", "a config that no other key of the rule names"
             )
 
 
@@ -150,7 +157,7 @@ def _mode(place: _Place, value: object) -> str:
 
 def _text(place: _Place, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        place.fail(value, "is not a text", "a text that says why, or whom to ask")
+        place.fail(value, "is not a text", "a text, such as the reason or a contact")
     return value
 
 
@@ -173,7 +180,7 @@ def _regex(place: _Place, value: object) -> Pattern:
 
 
 def _count(place: _Place, value: object) -> Range:
-    """A range of partitions or of the factor; a number stands for itself alone."""
+    """Parses a range of counts; a single number allows only itself."""
     allowed = "a whole number from 1, or { min = …, max = … } of such"
     ends = value if isinstance(value, dict) else {"min": value, "max": value}
     _check_ends(place, value, ends, allowed)
@@ -223,13 +230,13 @@ def _config_range(place: _Place, row: TopicConfig, ends: dict[str, Any]) -> Rang
         if type(end) not in (int, float) or not math.isfinite(end):
             place.fail(ends, f"{_shown(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
-            place.fail(ends, "-1 is not a number here but means without limit", "leave that end out")
+            place.fail(ends, "-1 means no limit here", "omit it")
         _value(place.at(key), row, end)
     return _range(place, ends, ends, allowed)
 
 
 def _value(place: _Place, row: TopicConfig, given: object) -> Value:
-    """The value as the table of topic configs reads it, so that a rule cannot demand what no topic may have."""
+    """Parses a value by the table of topic configs, so that a rule cannot require an impossible value."""
     if not isinstance(given, str | int | float):
         place.fail(given, "is not a value", allowed_text(row.kind, row.allowed))
     text = str(given).lower() if isinstance(given, bool) else str(given)
@@ -248,7 +255,7 @@ def _row(place: _Place, name: str, value: object) -> TopicConfig:
 
 def _near(name: str) -> str:
     if any(known.startswith(f"{name}.") for known in BY_NAME):
-        return 'names as they are; one with dots stands in quotes, as in "retention.ms"'
+        return 'names as written; quote names with dots, as in "retention.ms"'
     near = get_close_matches(name, BY_NAME, n=1)
     return (f"perhaps {near[0]}; " if near else "") + f"any of {', '.join(sorted(BY_NAME))}"
 
@@ -273,7 +280,7 @@ def _quoted(name: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value as TOML writes it, near enough for a message."""
+    """Formats a value roughly like TOML, for messages."""
     match value:
         case bool():
             return str(value).lower()
@@ -310,7 +317,7 @@ _DEMAND_READERS: dict[str, Callable[[_Place, object], Any]] = {
 _READERS = _SCOPE_READERS | _DEMAND_READERS
 
 KEYS = tuple(_READERS)
-"""Every key of a rule, in the order of the documentation."""
+"""All keys of a rule, in the order of the documentation."""
 
 
 FILE_SETTING = "topic.rules.file"
@@ -318,11 +325,11 @@ MODE_SETTING = "topic.rules.mode"
 
 
 class TopicRules(CreateTopicPolicy):
-    """Refuses a topic that breaks an enforced rule, naming every enforced rule that it breaks and what is allowed.
+    """Refuses topics that violate an enforced rule; the message names all violated enforced rules.
 
-    A rule is enforced unless its own `mode` is `observe`, or the setting `topic.rules.mode` is, which holds for all of
-    the file. What breaks a rule that is only observed is recorded as an observation. In the log, rules are called
-    `policy:rules/<name>`; a refusal has the name of the first broken rule.
+    A rule is enforced unless its own `mode`, or the setting `topic.rules.mode` for the whole file, is `observe`.
+    Violations of other rules are recorded as observations. The log names rules as `policy:rules/<name>`; a refusal has
+    the name of the first violated rule.
     """
 
     def __init__(self) -> None:
@@ -330,7 +337,7 @@ class TopicRules(CreateTopicPolicy):
         self._enforcing = True
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Read the file that `topic.rules.file` names, relative to the working folder. Raises RulesError."""
+        """Reads the file of `topic.rules.file`, relative to the working folder. Raises RulesError."""
         path = settings.get(FILE_SETTING, "").strip()
         if not path:
             raise RulesError("is not set", "the path of a TOML file of rules", key=FILE_SETTING)
@@ -342,11 +349,11 @@ class TopicRules(CreateTopicPolicy):
 
     @property
     def in_force(self) -> tuple[RuleInForce, ...]:
-        """The rules, for people to look at."""
+        """The rules, for display."""
         return tuple(RuleInForce(one.name, one.enforced and self._enforcing, one.written) for one in self._rules)
 
     def validate(self, request: RequestMetadata) -> Sequence[Observation] | None:
-        """Judge one topic by every rule. Raises PolicyViolation; returns what was only observed."""
+        """Checks a topic by every rule. Raises PolicyViolation; returns observations."""
         refusals: list[Observation] = []
         observed: list[Observation] = []
         for rule in self._rules:

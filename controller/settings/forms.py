@@ -1,4 +1,4 @@
-"""Settings whose text has parts of its own: from text to value, or None for a text that is not allowed."""
+"""Parses settings with a syntax of their own. Parsers return None for a text that is not allowed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _rules(text: str) -> str | None:
 
 
 def _ports(text: str) -> range | None:
-    """The ports that may be taken; 0, which is any free one; or none."""
+    """Returns the allowed ports; a range with only 0 means any free port, an empty one means none."""
     if text in ("any", "none"):
         return range(int(text == "any"))
     first, _, last = text.partition("-")
@@ -153,14 +153,14 @@ PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "api.versions.max": _versions,
     "max.connections.per.ip.overrides": _per_address,
 }
-"""By setting: what makes a value of its text, None where that is not allowed."""
+"""Parsers by setting."""
 
 
 def parser_limits(key: str) -> str:
-    """What is allowed of such a setting beside its form."""
+    """Describes limits beyond `Setting.form`."""
     match key:
         case "listeners":
-            return " with ports from 0 to 65535, names and addresses that differ"
+            return " with ports from 0 to 65535 and unique names and addresses"
         case "advertised.listeners":
             return " with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0"
         case "api.versions.max":

@@ -1,11 +1,11 @@
-"""The settings of `topicwright serve`: a properties file and `--set` overrides, checked and typed.
+"""Loads the settings from a properties file and `--set` overrides.
 
-Everything is checked before anything starts: unknown keys, a value that is not allowed, and defaults for topics that
-contradict each other raise SettingsError, whose message names the key, the value, where it stands and what is allowed.
-A file may be a broker's: what Kafka's brokers alone have is ignored there, and listed for a warning. What decides who
-may connect is never ignored.
+Everything is checked before the start. Unknown keys, invalid values and contradicting defaults of topics raise
+SettingsError, which names the key, the value, its origin and the allowed values. The file may be a broker's
+server.properties: settings that only Kafka's brokers have are ignored and listed for a warning, but never those that
+control who may connect.
 
-What this module does not do: apply settings while serving. They are read once, at the start.
+Settings are read once, at the start; they cannot be changed at run time.
 """
 
 from __future__ import annotations
@@ -32,21 +32,18 @@ __all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
 class SettingsError(Exception):
-    """Settings that nothing can start with; the message is for whoever wrote them."""
+    """Invalid settings; the message is for the person who wrote them."""
 
 
 class _Given(msgspec.Struct, frozen=True):
-    """A text that was given for a key, and where."""
+    """A text that was set for a key, and its origin."""
 
     text: str
     origin: str
 
 
 def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
-    """Settings from a properties file, then from KEY=VALUE overrides; of a key given twice the last value counts.
-
-    Raises SettingsError.
-    """
+    """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
     given = {**_from_file(config_file), **_from_overrides(overrides)}
     ignored = [key for key, said in given.items() if said.origin != _SET and _is_ignored(key)]
     notes = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
@@ -62,7 +59,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     return msgspec.convert({**values, **derived}, ServeSettings)
 
 
-# Where settings come from.
+# Sources of settings.
 
 _SET = "--set"
 
@@ -93,13 +90,13 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
 _REPLACEMENTS = {
     "ssl.keystore.key": "the key is in the PEM file that ssl.keystore.location names",
     "ssl.keystore.certificate.chain": "the certificates are in the PEM file that ssl.keystore.location names",
-    "ssl.keystore.password": "a PEM file has none; what encrypts the private key is ssl.key.password",
+    "ssl.keystore.password": "a PEM file has none; the private key is decrypted with ssl.key.password",
     "ssl.truststore.certificates": "the certificates are in the PEM file that ssl.truststore.location names",
     "ssl.truststore.password": "a PEM file has none",
-    "log.dir": "the data folder is said by --data DIR",
-    "log.dirs": "the data folder is said by --data DIR",
-    "metadata.log.dir": "the data folder is said by --data DIR",
-    "process.roles": "which brokers there are is said by --brokers",
+    "log.dir": "the data folder is set by --data DIR",
+    "log.dirs": "the data folder is set by --data DIR",
+    "metadata.log.dir": "the data folder is set by --data DIR",
+    "process.roles": "--brokers selects the brokers",
 }
 _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
     **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
@@ -122,7 +119,7 @@ def _is_ignored(key: str) -> bool:
 
 @cache
 def _kafka_settings() -> frozenset[str]:
-    """The names of all settings of Kafka's brokers, which that file has for DescribeConfigs."""
+    """The names of all settings of Kafka's brokers, from the table for DescribeConfigs."""
     table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
     return frozenset(row[0] for row in msgspec.json.decode(table, type=list[list[str | None]]) if row[0]) | {"log.dir"}
 
@@ -135,12 +132,12 @@ def _check_keys(given: Mapping[str, _Given]) -> None:
 
 
 def _shown(key: str, given: _Given) -> str:
-    """A setting as a message shows it, without what may be a secret."""
+    """Formats a setting for messages, and hides possible secrets."""
     text = HIDDEN if _SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
 
 
-_OF_POLICIES = f"settings of a policy's own begin with {' or '.join(POLICY_PREFIXES)}"
+_OF_POLICIES = f"settings of policies begin with {' or '.join(POLICY_PREFIXES)}"
 _SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
 HIDDEN = "(hidden)"
 
@@ -149,14 +146,14 @@ def _hint(key: str) -> str:
     if key in _REPLACEMENTS:
         return _REPLACEMENTS[key]
     if key.startswith(PER_LISTENER_PREFIX):
-        return f"for one listener there are listener.name.NAME. and {', '.join(sorted(PER_LISTENER))}"
+        return f"listener.name.NAME. may be followed by {', '.join(sorted(PER_LISTENER))}"
     if key in _kafka_settings():
-        return "Kafka's brokers have it, and this controller does not"
+        return "only Kafka's brokers have it"
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
-        return f"for all topics it is {topics.synonyms[0].name}"
+        return f"the setting for all topics is {topics.synonyms[0].name}"
     near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1, cutoff=0.8)
-    return f"did you mean {near[0]}?" if near else "docs/settings.md has all that there are"
+    return f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
 
 
 # Values.
@@ -167,7 +164,7 @@ def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
 
 
 def _text(setting: Setting, given: _Given | None) -> str | None:
-    """The text of a setting in one form, whatever way it was written."""
+    """Returns the canonical text of a setting."""
     text = setting.default if given is None else given.text
     if not text:
         return setting.default
@@ -187,7 +184,7 @@ def _value(setting: Setting, given: _Given | None) -> object:
 
 
 def _parsed(setting: Setting, given: _Given, value: Value) -> object:
-    """The value of a setting whose text has parts of its own; any other value as it is."""
+    """Applies the parser of a setting with a syntax of its own; returns other values unchanged."""
     form = PARSERS.get(setting.key)
     if form is None:
         return value

@@ -284,36 +284,36 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         OneOf(("debug", "info", "warning", "error")),
     )
     topic_defaults: Configs
-    """The broker-level settings that were given to be defaults of topics, sorted by key."""
+    """Broker-level settings that are defaults of topics, sorted by key."""
     texts: Configs
-    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
-    secrets not."""
+    """All settings with a value, as texts, sorted by key. With `topic_defaults` and settings of policies, without
+    secrets."""
     given: frozenset[str] = frozenset()
-    """The keys that were given, whatever their values."""
+    """The keys that were set."""
     ignored: tuple[str, ...] = ()
-    """Settings of the file that Kafka's brokers alone have, some with a word on what to do instead."""
+    """Settings that only Kafka's brokers have, some with a hint what to use instead."""
     of_listeners: Mapping[str, Mapping[str, Any]] = {}
-    """By listener, what was said for it alone: settings by the names of their fields here."""
+    """Settings of single listeners, by listener and field."""
 
     def of_listener(self, name: str, field: str) -> Any:
-        """The value of a setting for one listener."""
+        """Returns the value of a setting for a listener."""
         return self.of_listeners.get(name, {}).get(field, getattr(self, field))
 
     def decision_settings(self) -> Configs:
-        """The settings that decisions depend on, sorted by key, as `SettingsChanged` records them.
+        """The settings that decisions depend on, sorted by key, as in `SettingsChanged`.
 
-        Those of the table are always among them; defaults of topics only where they were given.
+        Defaults of topics are only included if they were set.
         """
         given = {key for key, _ in self.topic_defaults}
         return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
 
     def static_configs(self) -> Mapping[str, str]:
-        """The settings that were given, as texts by key; a secret is empty."""
+        """The settings that were set, as texts by key; secrets are empty."""
         texts = dict(self.texts)
         return {key: texts.get(key, "") for key in sorted(self.given)}
 
     def as_mapping(self) -> Mapping[str, str]:
-        """All settings as texts by key, for a policy's `configure`."""
+        """All settings as texts by key, for the `configure` of policies."""
         return dict(self.texts)
 
 

@@ -26,7 +26,7 @@ async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came
     [answer] = await stage.create("slow", timeout_ms=1_000)
     assert 1.0 <= asyncio.get_running_loop().time() - begun < 1.1
     assert answer.code == 7
-    assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers know it.")
+    assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers have applied it.")
     assert stage.events(TopicReady) == []
     await stage.settle(5)
     assert [event.topic for event in stage.events(TopicReady)] == ["slow"], "it completes later"

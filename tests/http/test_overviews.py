@@ -97,7 +97,7 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         await one.until(lambda: (topic := one.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
         assert waiting["name"] == slow["name"]
-        assert "1 of 2 live brokers know it" in waiting["waits_for"]
+        assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
         again = await one.get(f"/v1/summary?at={shown['as_of']['offset']}")
         assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
         load = await one.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")

@@ -75,7 +75,7 @@ async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_ta
         await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         late = await one.create("u", 202, timeout_ms=50)
         assert late["status"] == "pending"
-        assert "2 of 3 live brokers know it" in late["message"]
+        assert "2 of 3 live brokers have applied it" in late["message"]
         assert late["waited_ms"] >= 50
         assert (await one.get("/topics/u"))["status"] == "pending"
         assert (await one.get(f"/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"

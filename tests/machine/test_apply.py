@@ -159,14 +159,14 @@ MESSAGES = """
 1 | create t 1x-1 v=0 | Replication factor must be larger than 0, or -1 to use the default value. The default needs CreateTopics version 1.
 1 | create t 1x-1 on=0:1 | A manual partition assignment was specified, but numPartitions was not set to -1.
 1 | create t -1x1 on=0:1 | A manual partition assignment was specified, but replication factor was not set to -1.
-1 | create t 10001x1 | Excessively large number of partitions per request. 10001 partitions with what comes beside them are over 10000.
-1 | create t 10000x1 | Unable to perform excessively large batch operation. 10000 partitions with what comes beside them are over 10000.
+1 | create t 10001x1 | Excessively large number of partitions per request. 10001 partitions and their other records exceed the limit of 10000.
+1 | create t 10000x1 | Unable to perform excessively large batch operation. 10000 partitions and their other records exceed the limit of 10000.
 1 2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some brokers have all their log directories cordoned.
 1 2! | create t 1x2 | Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because only 1 broker(s) are live of the 2 registered or some brokers have all their log directories cordoned.
-1 default.replication.factor=3 | create t 1x-1 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. The request names no factor; this one is the default (default.replication.factor).
+1 default.replication.factor=3 | create t 1x-1 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. The request has no factor, so default.replication.factor is used.
 1 fewer minisr=2 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 2.
 1 fewer minisr=5 | create t 1x3 | Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned, and min(min.insync.replicas, replication factor) is 3.
-1 fewer | create t 9999x12 | 109989 replicas would wait for brokers to join, which is over 100000.
+1 fewer | create t 9999x12 | 109989 replicas would be placeholders; the limit is 100000.
 1 2! | create t on=0:2 | All brokers specified in the manual partition assignment for partition 0 are fenced or in controlled shutdown.
 1 | create t on=0:9 | The manual partition assignment includes broker 9, but no such broker is registered.
 1 | create t on=0:1.1 | The manual partition assignment includes the broker 1 more than once.
@@ -174,7 +174,7 @@ MESSAGES = """
 1 2 | create t on=0:1,1:1.2 | The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with previous partitions, which have 1 replica(s).
 1 | create t on=0:1,0:1 | Found multiple manual partition assignments for partition 0
 1 | create t on=1:1 | partitions should be a consecutive 0-based integer sequence
-1 | create t 1x1 timeout=0 | The topic was created; with timeout_ms 0 its completion is not waited for.
+1 | create t 1x1 timeout=0 | The topic was created; timeout_ms 0 does not wait until it is complete.
 1 | create t 1x1 verdict=refused | no such names
 1 | create t 1x1 verdict=failed | The create-topic policy failed; the controller's log has the cause.
 1 has:t | partitions t to=1 | Topic already has 1 partition(s).
@@ -187,7 +187,7 @@ MESSAGES = """
 1 has:t keep | delete t | Topic deletion is disabled.
 1 | alter t set:retention.ms=1 | The topic 't' does not exist.
 1 has:t | alter t set:retention.ms=x | Invalid value x for configuration retention.ms: Not a number of type LONG
-1 waits:t | expire t id=w-t at=5000 | The topic was created, but was not complete in time: 1 of 1 partitions have a leader and 0 of 1 live brokers know it.
+1 waits:t | expire t id=w-t at=5000 | The topic was created, but was not complete in time: 1 of 1 partitions have a leader and 0 of 1 live brokers have applied it.
 """  # noqa: E501 - a message is one line
 
 

@@ -71,7 +71,7 @@ def test_rules_that_no_policy_reads_are_refused(write: Write, tmp_path: Path) ->
     for names in ("", "acme_team.Named"):
         assert str(_refused(names, settings)) == (
             f"create.topic.policy.class.name: names no policy that reads topic.rules.file={file}; "
-            "controller.policy.rules.TopicRules does, alone or beside others"
+            "controller.policy.rules.TopicRules reads it, alone or with other policies"
         )
     write("acme_rules.py", "from controller.policy.rules import TopicRules\n\nclass Ours(TopicRules):\n    pass\n")
     for names in ("acme_rules.Ours", "acme_team.Named,controller.policy.rules.TopicRules"):

@@ -96,7 +96,7 @@ def test_a_setting_can_be_said_for_one_listener() -> None:
     settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
-    with pytest.raises(SettingsError, match=r"for one listener there are listener\.name\.NAME\. and"):
+    with pytest.raises(SettingsError, match=r"listener\.name\.NAME\. may be followed by"):
         load_settings(overrides=["listener.name.in.num.partitions=5"])
 
 
@@ -168,14 +168,14 @@ def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
 UNKNOWN = """
 num.partition    | did you mean num.partitions?
 log.retention.hour | did you mean log.retention.hours?
-retention.ms     | for all topics it is log.retention.ms
-max.message.bytes | for all topics it is message.max.bytes
+retention.ms     | the setting for all topics is log.retention.ms
+max.message.bytes | the setting for all topics is message.max.bytes
 ssl.truststore.certificates | the certificates are in the PEM file that ssl.truststore.location names
-log.dirs         | the data folder is said by --data DIR
-num.io.threads   | Kafka's brokers have it, and this controller does not
-topic.policy.mode | docs/settings.md has all that there are
-listener.name.x.listeners | for one listener there are listener.name.NAME. and connection
-zzzzzzzz         | docs/settings.md has all that there are
+log.dirs         | the data folder is set by --data DIR
+num.io.threads   | only Kafka's brokers have it
+topic.policy.mode | docs/settings.md lists all settings
+listener.name.x.listeners | listener.name.NAME. may be followed by connection
+zzzzzzzz         | docs/settings.md lists all settings
 """
 
 
@@ -198,10 +198,10 @@ def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
         load_settings(path, ["zz=1"])
     assert str(raised.value) == (
         f"unknown settings num.partitons ({path}, line 1): did you mean num.partitions?; "
-        f"replicas.min ({path}, line 3): docs/settings.md has all that there are; "
-        f"ssl.provider ({path}, line 4): Kafka's brokers have it, and this controller does not; "
-        "zz (--set): docs/settings.md has all that there are; "
-        "settings of a policy's own begin with policy. or topic.rules."
+        f"replicas.min ({path}, line 3): docs/settings.md lists all settings; "
+        f"ssl.provider ({path}, line 4): only Kafka's brokers have it; "
+        "zz (--set): docs/settings.md lists all settings; "
+        "settings of policies begin with policy. or topic.rules."
     )
 
 
@@ -239,7 +239,7 @@ def test_the_file_that_comes_with_kafka_is_taken_over(tmp_path: Path) -> None:
     assert (settings.node_id, settings.num_partitions, len(settings.listeners)) == (1, 1, 2)
     assert dict(settings.topic_defaults)["log.retention.hours"] == "168"
     assert "num.io.threads" in settings.ignored
-    assert "log.dirs (the data folder is said by --data DIR)" in settings.ignored
+    assert "log.dirs (the data folder is set by --data DIR)" in settings.ignored
     given = {line.partition("=")[0] for line in STOCK.split()}
     assert {one.split()[0] for one in settings.ignored} | settings.given == given
 

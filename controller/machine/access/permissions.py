@@ -31,7 +31,7 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
     if len(command.acls) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "create")
     held, level = state.cluster.acls, state.cluster.feature("metadata.version")
-    has_ranges = level == 0 or level >= RANGES_SINCE  # simulated brokers, and those of a cluster, have no level here
+    has_ranges = level == 0 or level >= RANGES_SINCE  # only KRaft brokers have a level
     details = tuple(_wrong_with(acl) or _wrong_with_host(acl.host, has_ranges) or Detail() for acl in command.acls)
     new = {acl for acl, detail in zip(command.acls, details, strict=True) if not detail.code and acl not in held}
     return _decided(command, details, tuple(sorted(new)))
@@ -84,7 +84,7 @@ def _wrong_with(acl: Acl) -> Detail | None:
     if acl.permission not in (codes.DENY, codes.ALLOW):
         return _invalid(f"Invalid permissionType {_any_or_unknown(acl.permission)}")
     if not all(acl.principal.partition(":")):
-        # Kafka takes such an entry, and from then on fails every request that comes across it.
+        # Kafka accepts such an ACL, and then fails every request that evaluates it.
         return _invalid(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
     return None
 

@@ -108,7 +108,7 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
         if kind == IP and len(entity) > 1:
             return "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         if kind == IP and name is not None and not _IP.fullmatch(name):
-            return f"{name} is not a valid IP; names of hosts are not looked up."
+            return f"{name} is not a valid IP; host names are not resolved."
     return ""
 
 
@@ -123,7 +123,7 @@ def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
 
 def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
     if key not in keys:
-        return f"Invalid configuration key {key}; known are {', '.join(sorted(keys))}"
+        return f"Invalid configuration key {key}; allowed: {', '.join(sorted(keys))}"
     if not isfinite(value):
         return f"Quota {key} must be a finite number"
     if value <= 0:
@@ -131,7 +131,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
     largest = keys[key]
     if largest is None:
         return ""
-    if value > float(largest):  # as in Java: who writes Long.MAX_VALUE, for no limit, sends the double next to it
+    if value > float(largest):  # as in Java: Long.MAX_VALUE (no limit) is sent as the nearest double
         return f"Proposed value for {key} is too large for {'an INT' if largest == _INT_MAX else 'a LONG'}."
     return f"{key} cannot be a fractional value." if abs(value % 1.0) > 1e-6 else ""
 

@@ -236,7 +236,7 @@ def _number(in_force: Mapping[str, Value], name: str) -> int:
     return value
 
 
-# Values in force, by broker-level settings.
+# Effective values from broker-level settings.
 
 
 def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> str | None:

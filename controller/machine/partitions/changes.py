@@ -129,7 +129,7 @@ class _ChangeBuilder:
         self._find_eligible()
         self._elect()
         if self.leader is None and not set(self.partition.replicas) <= set(self.want_replicas):
-            self.leader = self.partition.leader  # a replica goes: brokers must see a new epoch of the leader
+            self.leader = self.partition.leader  # a replica is removed: brokers must see a new leader epoch
         self._change_eligible()
         if self.isr is None and (self.want_isr or self.rules.elr) and self.want_isr != self.partition.isr:
             self.isr = self.want_isr
@@ -153,8 +153,8 @@ class _ChangeBuilder:
 
     def _find_eligible(self) -> None:
         if len(self.partition.isr) >= self.rules.min_isr:
-            self.want_elr = ()  # left from a higher min.insync.replicas: they miss what was acknowledged since
-        if not self.rules.elr:  # it was switched off: who was eligible is so as long as nobody is in sync
+            self.want_elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
+        if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
             self.want_elr = tuple(
                 one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
             )
@@ -173,7 +173,7 @@ class _ChangeBuilder:
             return
         if leader in self.want_elr:
             self.want_isr = (leader,)
-            # Where one in sync is enough, the others miss what it acknowledges from now on.
+            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
             self.want_elr = _without(self.want_elr, (leader,)) if self.rules.min_isr > 1 else ()
         self.leader, self.unclean = leader, unclean
         if unclean:
@@ -209,7 +209,7 @@ class _ChangeBuilder:
             return NO_LEADER
         return last[0] if last[0] in self.want_replicas and self._may_lead(last[0]) else NO_LEADER
 
-    # What else changes.
+    # Other changes.
 
     def _change_eligible(self) -> None:
         if self.isr is not None or not (self.rules.elr or self._is_nobody_in_sync()):

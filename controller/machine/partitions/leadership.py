@@ -65,7 +65,7 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = N
         if fills:
             settled[index] = filled
         if cluster.settings.has_target_cluster:
-            continue  # its leaders are elected elsewhere, and observed
+            continue  # the target cluster elects its leaders
         after, how = _led(filled, topic, cluster)
         change = _change(topic.name, index, filled, after, how + reason)
         if change is not None:

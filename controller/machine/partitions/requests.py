@@ -144,7 +144,7 @@ def refusal(
 ) -> ErrorCode | None:
     """Returns the error code of an ISR report, or None if it is accepted."""
     if report.leader_epoch > partition.leader_epoch or report.partition_epoch > partition.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # it is the controller that is behind
+        return ErrorCode.NOT_CONTROLLER  # the leader knows a newer epoch than this controller
     if report.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
@@ -212,11 +212,11 @@ def _assigned(
 ) -> Iterator[PartitionChanged]:
     partition, broker = topic.partitions[index], cluster.brokers[broker_id]
     others = tuple(member for member in partition.isr if member != broker_id)
-    reason = f"directory told by broker {broker_id}"  # as logs have it
+    reason = f"directory reported by broker {broker_id}"
     to = Target(directories={broker_id: directory})
     was_online = rules.is_online(broker, rules.directory_of(partition, broker_id))
     if rules.is_online(broker, directory) and not was_online:
-        # The replica was made anew, without records. A live broker is in sync only as what it is since it registered.
+        # The replica was recreated empty. A live broker is only in sync with its current registration.
         to = replace(to, isr=None if cluster.is_live(broker_id) else others, unclean=(broker_id,))
     assigned = change(topic.name, index, partition, to, topic_rules, reason)
     if assigned is not None:
@@ -224,7 +224,7 @@ def _assigned(
         partition = after_partition_change(partition, assigned)
     if not rules.is_online(broker, directory):
         then, reason = Target(isr=others, election=election), f"directory of broker {broker_id} failed"
-    elif partition.leader == NO_LEADER:  # it may be that nobody could lead but from there
+    elif partition.leader == NO_LEADER:  # the reported directory may allow this replica to lead
         then, reason = Target(election=election), f"directory of broker {broker_id} is online"
     else:
         return
@@ -271,7 +271,7 @@ def _elected(topic: Topic | None, index: int, command: commands.ElectLeaders, cl
     if partition.leader >= 0 if command.unclean else partition.leader == partition.replicas[0]:
         return _refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
     election = Election.UNCLEAN if command.unclean else Election.PREFERRED
-    reason = f"{election.value} election asked for by {command.principal}"
+    reason = f"{election.value} election requested by {command.principal}"
     changed = change(topic.name, index, partition, Target(election=election), rules_for(topic, cluster), reason)
     if changed is not None:
         return changed
@@ -312,7 +312,7 @@ def _reassigned(
         rejection = _other_factor(partition, wanted.replicas)
     if rejection is not None:
         return rejection
-    reason = f"reassignment asked for by {command.principal}"
+    reason = f"reassignment requested by {command.principal}"
     return change(topic.name, index, partition, _moved(partition, wanted.replicas), rules_for(topic, cluster), reason)
 
 

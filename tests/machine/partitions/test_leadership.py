@@ -93,7 +93,7 @@ def test_how_far_a_create_came_counts_live_brokers_alone() -> None:
     rig.confirm(1, 2)
     rig.put(command(rig, "fence 2"))
     text = progress_text(rig.topic("t"), rig.state.cluster)
-    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers know it"
+    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers have applied it"
 
 
 def test_settings_that_cannot_be_read_are_not_even_decided() -> None:
