@@ -58,8 +58,8 @@ async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clea
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:
             planned.append(Planned(command, answers[0].topic))
-    clearances = await cluster.clear(planned)
-    by_topic = {one.command.topic: dry_run for one, dry_run in zip(planned, clearances, strict=True)}
+    dry_runs = await cluster.clear(planned)
+    by_topic = {one.command.topic: dry_run for one, dry_run in zip(planned, dry_runs, strict=True)}
     return [replace(command, dry_run=by_topic.get(command.topic, DryRunResult())) for command in commands]
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 BANNED = {
     "asks": "requests",
     "clearance": "dry_run",
-    "clearances": "dry_runs",
+    "dry_runs": "dry_runs",
     "consult": "needs_approval",
     "ears": "contact",
     "told": "reported",
