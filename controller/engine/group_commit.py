@@ -254,7 +254,7 @@ class Controller:
             at_ms = self.now_ms(deadline_ms)
             self.observe(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
-        # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
+        # What is still unanswered is at the policies or at the cluster; `_request_approval` will find its time used up.
         why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
         self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
 
@@ -311,7 +311,7 @@ class Controller:
             await asyncio.sleep(0)
         self._storage.show()
         for _, together in groupby(decided.needs_approval, lambda command: command.request_id):
-            self.background(self._consult(tuple(together)))
+            self.background(self._request_approval(tuple(together)))
         for answer in decided.answers:
             self.replies.resolve(answer)
         if decided.records:
@@ -339,7 +339,7 @@ class Controller:
 
     # --- what its parts need of it
 
-    async def _consult(self, commands: Sequence[TopicCommand]) -> None:
+    async def _request_approval(self, commands: Sequence[TopicCommand]) -> None:
         """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
         recoveries = self._storage.recoveries
         try:
@@ -360,7 +360,7 @@ class Controller:
             self.replies.resolve(self._faults.note(commands[0], error))  # type: ignore[arg-type]
         else:
             for command in commands:
-                self.background(self._consult((command,)))
+                self.background(self._request_approval((command,)))
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
         request_id = self.new_request_id("review")
