@@ -292,14 +292,14 @@ def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partitio
     changed = replace(partition, leader_epoch=event.leader_epoch, partition_epoch=event.partition_epoch)
     if not isinstance(event, catalog.PartitionChanged):
         return replace(changed, leader=event.leader, isr=event.isr)
-    facts, replica_metadata = _given(event, _FACTS), _given(event, _UPKEEP)
+    facts, replica_metadata = _given(event, _FACTS), _given(event, _METADATA)
     return replace(
         changed, replica_metadata=replace(partition.replica_metadata or ReplicaMetadata(), **replica_metadata), **facts
     )
 
 
 _FACTS = ("replicas", "isr", "leader")
-_UPKEEP = ("directories", "adding", "removing", "elr", "last_known_elr", "recovering")
+_METADATA = ("directories", "adding", "removing", "elr", "last_known_elr", "recovering")
 
 
 def _given(event: catalog.PartitionChanged, names: tuple[str, ...]) -> dict[str, object]:
