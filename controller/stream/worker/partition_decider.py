@@ -116,9 +116,9 @@ class PartitionDecider:
             elif isinstance(command, _OF_CLIENTS) and self._partition.decided_before(command):
                 self._pass_over_copy(batch, sourced, command)
             else:
-                unheard = self._decide(batch, sourced, judged.get(id(command), command))
-                if unheard is not None:
-                    await self._decide_with_word(batch, sourced, unheard)
+                undecided = self._decide(batch, sourced, judged.get(id(command), command))
+                if undecided is not None:
+                    await self._decide_with_word(batch, sourced, undecided)
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
