@@ -55,7 +55,7 @@ class Clearing:
             for one in left:
                 refusal = refusals[one.topic.name]
                 if refusal is None or not refusal.retriable or _is_over(one.command, begun_s):
-                    cleared[one.command.topic] = _clearance(refusal)
+                    cleared[one.command.topic] = _dry_run_result(refusal)
             left = [one for one in left if one.command.topic not in cleared]
             if left:
                 await asyncio.sleep(backoff_s)
@@ -70,7 +70,7 @@ class Clearing:
             except (ClusterUnreachable, NotAuthenticated) as unreachable:
                 refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
             if refusal is None or not refusal.retriable or _is_over(planned.command, begun_s):
-                return {planned.command.topic: _clearance(refusal)}
+                return {planned.command.topic: _dry_run_result(refusal)}
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
 
@@ -102,7 +102,7 @@ def _is_over(command: commands.TopicCommand, begun_s: float) -> bool:
     return _now_s() >= begun_s + max(0, waits_ms) / 1000
 
 
-def _clearance(refusal: Refusal | None) -> commands.DryRunResult:
+def _dry_run_result(refusal: Refusal | None) -> commands.DryRunResult:
     if refusal is None:
         return commands.DryRunResult()
     if refusal.retriable:
