@@ -71,7 +71,7 @@ async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monke
         assert seen == [seen[0]] * 4
 
 
-async def test_somebody_elses_password_is_nobodys(users: Users) -> None:
+async def test_the_password_of_another_user_does_not_match(users: Users) -> None:
     for user in ("nobody", "alice"):
         for password in ("carol-right", "dave-right"):
             assert not await users.knows(user, password, HERE), "what an unknown user is compared with"
@@ -105,7 +105,7 @@ async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.Monke
     users.close()
 
 
-async def test_a_storm_of_wrong_logins_holds_up_nobody_elsewhere(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_wrong_logins_do_not_delay_other_networks(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred wrong ones made a right one wait for all of them; now for those that are being checked."""
     costs = Costs(monkeypatch)
     storm = [asyncio.create_task(users.has_password(f"n{number}", "wrong", "10.0.0.66")) for number in range(200)]
@@ -125,7 +125,7 @@ def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
     return [(each.iterations, each.salt) for each in credentials]
 
 
-def test_made_up_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
+def test_fake_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
     again = Users(users._cluster, file)
     assert _seen(users, range(50)) == _seen(again, range(50))
     other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))
@@ -140,7 +140,7 @@ def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCr
     return {(f"u{n}", SCRAM): ScramCredential(form[0], b"\xff" * form[1], b"", b"") for n, form in enumerate(each)}
 
 
-def test_unknown_users_look_like_those_that_are() -> None:
+def test_fake_credentials_look_like_real_ones() -> None:
     forms = {(4096, 64): 60, (4096, 32): 20, (8192, 64): 20}
     fake_credential, known = FakeCredentials(), _cluster(forms)
     found = Counter(
@@ -152,7 +152,7 @@ def test_unknown_users_look_like_those_that_are() -> None:
         assert abs(found[form] - 30 * count) < 200, (form, found)
 
 
-def test_a_user_more_changes_what_few_unknown_ones_are_shown() -> None:
+def test_a_new_user_changes_few_fake_credentials() -> None:
     fake_credential, known = FakeCredentials(), _cluster({(4096, 64): 70, (8192, 32): 30})
     before = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
     more = {**known, ("new", SCRAM): ScramCredential(8192, b"\xff" * 32, b"", b"")}
@@ -177,7 +177,7 @@ def threads() -> Iterator[FairThreadPool]:
     one.close()
 
 
-async def test_however_much_one_brings_another_has_its_turn(threads: FairThreadPool) -> None:
+async def test_networks_take_turns_in_the_pool(threads: FairThreadPool) -> None:
     order: list[str] = []
     gate = threading.Event()
     busy = [asyncio.create_task(threads.run("storm", gate.wait))]
@@ -191,7 +191,7 @@ async def test_however_much_one_brings_another_has_its_turn(threads: FairThreadP
     assert len(order) == 202
 
 
-async def test_what_nobody_waits_for_is_not_begun_nor_kept(threads: FairThreadPool) -> None:
+async def test_cancelled_work_is_not_started(threads: FairThreadPool) -> None:
     begun: list[int] = []
     gate = threading.Event()
     first = asyncio.create_task(threads.run("a", gate.wait))
@@ -223,7 +223,7 @@ async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) ->
     second.cancel()
 
 
-async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThreadPool) -> None:
+async def test_an_exception_of_work_is_raised_to_its_requester(threads: FairThreadPool) -> None:
     def fails() -> None:
         raise KeyError("PLANTED")
 
@@ -233,7 +233,7 @@ async def test_what_goes_wrong_is_raised_where_it_is_waited_for(threads: FairThr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system has niceness for each thread")
-async def test_its_threads_let_the_loop_go_first(threads: FairThreadPool) -> None:
+async def test_threads_of_the_pool_have_lower_priority(threads: FairThreadPool) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
@@ -252,6 +252,6 @@ some:where              some:where
 
 
 @pytest.mark.parametrize("line", ADDRESSES.strip().splitlines())
-def test_who_is_behind_an_address(line: str) -> None:
+def test_network_of_an_address(line: str) -> None:
     address, network = line.split()
     assert network_of(address) == network

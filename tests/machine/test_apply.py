@@ -45,7 +45,7 @@ def test_a_topic_that_is_not_there(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_TOPICS if kind is not catalog.TopicCreated])
-def test_another_topic_under_the_same_key(kind: type) -> None:
+def test_a_colliding_topic_name(kind: type) -> None:
     other = apply_topic(None, _recorded(replace(_first(catalog.TopicCreated).event, topic=TopicName("x.y"))))
     event = replace(_first(kind).event, topic=TopicName("x_y"))
     with pytest.raises(CannotApply, match="topic 'x_y' does not exist"):
@@ -123,7 +123,7 @@ def test_a_waiting_topic_is_listed_until_it_is_ready_or_gone() -> None:
         assert list(state.waiting.values()) == offsets
 
 
-def test_who_knows_a_topic_is_forgotten_when_all_do() -> None:
+def test_propagated_brokers_are_dropped_when_the_topic_is_ready() -> None:
     created, known, ready = (
         _first(kind) for kind in (catalog.TopicCreated, catalog.MetadataPropagated, catalog.TopicReady)
     )

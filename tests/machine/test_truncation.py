@@ -48,7 +48,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("command", LARGE.values(), ids=LARGE)
-def test_what_is_long_is_cut_with_its_length_and_decided_again_to_the_bit(command: Any) -> None:
+def test_a_truncated_refusal_is_repeatable(command: Any) -> None:
     state = given("1 2 3 has:u:1x1").state
     decision = decide(state, command)
     assert decision.refusal is not None
@@ -84,13 +84,13 @@ MANY = {
 
 
 @pytest.mark.parametrize("command", MANY.values(), ids=MANY)
-def test_what_is_too_much_to_keep_is_refused_without_an_event(command: Any) -> None:
+def test_a_refusal_that_is_too_large_has_no_event(command: Any) -> None:
     decision = decide(given("1 2 3 has:u:1x1").state, command)
     assert decision.refusal is not None
     assert (decision.events, len(decision.answers)) == ((), 1)
 
 
-def test_what_is_refused_otherwise_when_it_is_cut_has_no_event() -> None:
+def test_a_refusal_that_truncation_changes_has_no_event() -> None:
     spaces = " " * 300 + "x"
     command = create(configs=(("cleanup.policy", "delete"), ("retention.ms", spaces + LONG)))
     whole, short = decide(given("1 2 3").state, command), decide(given("1 2 3").state, create())
@@ -99,7 +99,7 @@ def test_what_is_refused_otherwise_when_it_is_cut_has_no_event() -> None:
     assert all(len(each.configs[1][1] or "") <= TEXT_MAX for each in whole.events if isinstance(each, CreateRequested))
 
 
-def test_a_request_of_common_size_is_kept_as_it_is() -> None:
+def test_a_small_request_is_not_truncated() -> None:
     command = create(replication_factor=9, configs=tuple((f"c{n}", "v" * TEXT_MAX) for n in range(ENTRIES_MAX)))
     decision = decide(given("1").state, command)
     requested = decision.events[0]
@@ -107,14 +107,14 @@ def test_a_request_of_common_size_is_kept_as_it_is() -> None:
     assert requested.configs == command.configs
 
 
-def test_a_cut_text_is_not_cut_again() -> None:
+def test_truncation_is_idempotent() -> None:
     for length in (0, TEXT_MAX, TEXT_MAX + 1, 10**7):
         once = cut("é" * length)
         assert len(once) <= TEXT_MAX
         assert cut(once) == once
 
 
-def test_what_an_earlier_release_kept_in_full_is_read() -> None:
+def test_an_untruncated_refusal_in_the_log_is_read() -> None:
     event = CreateRequested(
         RequestId("q"), TopicName("t"), TOPIC_ID, 1, 9, (), (("retention.ms", LONG),), 0, 1, "User:a", None, "HTTP", 0
     )

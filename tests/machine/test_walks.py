@@ -74,7 +74,7 @@ def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
 
 @often
 @given(walks())
-def test_every_request_is_recalled_from_its_events_and_decided_again_to_the_bit(walk: Walk) -> None:
+def test_every_request_is_reconstructed_from_its_events_and_repeatable(walk: Walk) -> None:
     rig = walked(walk)
     state = fold(())
     for group in decisions(rig.log):
@@ -89,7 +89,7 @@ def test_every_request_is_recalled_from_its_events_and_decided_again_to_the_bit(
 
 @often
 @given(walks())
-def test_what_is_recalled_is_what_was_requested(walk: Walk) -> None:
+def test_the_reconstructed_command_equals_the_request(walk: Walk) -> None:
     request: AnyCommand | None = None
     at = 0
     for rig, command in steps(walk):
@@ -113,7 +113,7 @@ def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
 
 @often
 @given(walks())
-def test_looking_twice_changes_nothing(walk: Walk) -> None:
+def test_reconcile_is_idempotent(walk: Walk) -> None:
     rig = walked(walk)
     assert rig.reconcile().events == (), "a second reconcile found something to do"
     rig.confirm()

@@ -47,7 +47,7 @@ def test_an_empty_chain_allows() -> None:
     assert PolicyChain().validate(REQUEST) is ALLOWED
 
 
-def test_all_agree() -> None:
+def test_all_policies_allow() -> None:
     assert chain_of(A=allow, B=allow).validate(REQUEST) == Verdict(outcome="allowed")
 
 
@@ -112,7 +112,7 @@ def test_the_operator_may_interrupt() -> None:
 
 
 @pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
-def test_what_is_no_answer_is_no_consent(returned: object) -> None:
+def test_an_invalid_return_value_of_a_policy_is_no_consent(returned: object) -> None:
     verdict = chain_of(A=lambda request: returned).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert f"returned a {type(returned).__name__}" in verdict.message
@@ -199,7 +199,7 @@ def test_a_policy_sees_the_request_as_it_is() -> None:
         assert seen.pop() == request(text)
 
 
-def test_the_probe_hears_of_each_policy_that_judged() -> None:
+def test_the_probe_is_called_for_each_policy() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
     raised: list[tuple[str, str, BaseException]] = []
@@ -255,7 +255,9 @@ GIVEN = "1@x 2@y 3@z count=2 factor=3"
         ("create a on=0:1.2,1:2.1", (None, None), {0: (1, 2), 1: (2, 1)}, {}),
     ],
 )
-def test_what_is_shown(line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs) -> None:
+def test_request_metadata(
+    line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs
+) -> None:
     rig = given(GIVEN)
     create = command(rig, line)
     assert isinstance(create, CreateTopic)

@@ -137,12 +137,12 @@ def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
     assert error.problem.startswith(problem)
 
 
-def test_a_file_without_end() -> None:
+def test_an_endless_rules_file() -> None:
     with pytest.raises(RulesError, match="cannot be read: is larger than 8388608 bytes"):
         read_rules(Path("/dev/zero"))
 
 
-def test_names_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_did_you_mean_compares_each_name_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"rule-{number}" for number in range(300)]
     file = tmp_path / "rules.toml"
     file.write_text("".join(f"[[rule]]\nname = '{name}'\nrefuse = 'no'\n" for name in names))
@@ -174,7 +174,7 @@ def test_no_file(tmp_path: Path) -> None:
     assert str(raised.value) == expected
 
 
-def test_a_folder(tmp_path: Path) -> None:
+def test_a_rules_file_that_is_a_folder(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="cannot be read: Is a directory"):
         read_rules(tmp_path)
 

@@ -131,7 +131,7 @@ async def test_a_cancelled_wait_leaves_the_runner_well(gated: _Gated) -> None:
     await runner.close(LONG_S)
 
 
-async def test_close_ends_the_topic_in_hand_and_turns_the_others_away(gated: _Gated) -> None:
+async def test_close_finishes_the_current_topic_and_rejects_the_others(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     in_hand = asyncio.create_task(runner.judge([request("slow")]))
     await _entered(gated)

@@ -72,7 +72,7 @@ log.archive.ur             | unknown setting log.archive.ur (--set): did you mea
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
-def test_what_may_be_a_secret_is_not_shown(line: str) -> None:
+def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
     key, expected = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError) as raised:
         load_settings(overrides=[f"{key}=PLANTED-SECRET"])
@@ -187,7 +187,7 @@ def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> Non
     assert str(raised.value).startswith(f"unknown setting {key} (--set): {hint}")
 
 
-def test_a_file_without_end_is_not_read() -> None:
+def test_an_endless_settings_file_is_not_read() -> None:
     with pytest.raises(SettingsError, match="/dev/zero cannot be read: is larger than 1048576 bytes"):
         load_settings(Path("/dev/zero"))
 
@@ -234,7 +234,7 @@ log.retention.check.interval.ms=300000
 """What is set in the config/server.properties that comes with Kafka 4.3."""
 
 
-def test_the_file_that_comes_with_kafka_is_taken_over(tmp_path: Path) -> None:
+def test_the_server_properties_of_kafka_can_be_used(tmp_path: Path) -> None:
     settings = load_settings(_file(tmp_path, STOCK))
     assert (settings.node_id, settings.num_partitions, len(settings.listeners)) == (1, 1, 2)
     assert dict(settings.topic_defaults)["log.retention.hours"] == "168"
@@ -291,7 +291,7 @@ def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
     assert load_settings(overrides=lags[:1]).topic_defaults == (("log.cleaner.min.compaction.lag.ms", "10"),)
 
 
-def test_what_decisions_depend_on_is_sorted_complete_and_in_one_form() -> None:
+def test_decision_settings_are_sorted_complete_and_canonical() -> None:
     plain = load_settings().decision_settings()
     assert plain == (
         ("auto.create.topics.enable", "true"),
@@ -305,7 +305,7 @@ def test_what_decisions_depend_on_is_sorted_complete_and_in_one_form() -> None:
     assert load_settings(overrides=given).decision_settings() == tuple(sorted([*plain, ("min.insync.replicas", "2")]))
 
 
-def test_the_machine_reads_what_is_recorded() -> None:
+def test_the_machine_reads_recorded_settings() -> None:
     given = {
         "num.partitions": "4",
         "default.replication.factor": "3",

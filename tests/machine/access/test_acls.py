@@ -22,7 +22,7 @@ def entry(name: str, pattern_type: int) -> Acl:
     return Acl(2, pattern_type, name, "User:bob", "*", 3, 3)
 
 
-def test_entries_that_are_gone_leave_no_trace() -> None:
+def test_deleted_acls_leave_no_trace() -> None:
     """Two ways to the same entries give the same value: a state that is rebuilt is compared with the live one."""
     acls = [entry("pay.", PREFIXED), entry("pay", PREFIXED), entry("pay.orders", LITERAL)]
     for first, second, third in permutations(acls):
@@ -109,7 +109,7 @@ nowhere 10.0.0.0/8 false
 
 
 @pytest.mark.parametrize("row", RANGES.strip().splitlines())
-def test_what_is_a_range(row: str) -> None:
+def test_acl_host_ranges(row: str) -> None:
     text, expected = row.split(" | ")
     try:
         address_range(text)
@@ -120,13 +120,13 @@ def test_what_is_a_range(row: str) -> None:
 
 
 @pytest.mark.parametrize("row", ADDRESSES.strip().splitlines())
-def test_which_addresses_are_in_it(row: str) -> None:
+def test_addresses_in_an_acl_host_range(row: str) -> None:
     host, text, expected = row.split()
     assert str(in_range(normal_host(host), text)).lower() == expected
 
 
 @pytest.mark.parametrize(("level", "code"), [(30, 35), (31, 35), (32, 0), (33, 0), (0, 0)])
-def test_an_entry_may_have_a_range_from_metadata_version_32_on(level: int, code: int) -> None:
+def test_an_acl_host_may_be_a_range_from_metadata_version_32_on(level: int, code: int) -> None:
     state = State(DictTopics(), cluster=Cluster(features=(("metadata.version", level),) if level else ()))
     asked = (acl("bob/deny/read/topic/t/10.0.0.0/8"), acl("bob/deny/read/topic/t/10.0.0.1"))
     command = CreateAcls(request_id=RequestId("r"), at_ms=1, principal="User:admin", client_id="c", acls=asked)

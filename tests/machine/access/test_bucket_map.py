@@ -17,7 +17,7 @@ REQUEST = RequestId("r")
 
 
 @given(st.dictionaries(KEYS, st.text()), st.lists(st.tuples(KEYS, st.none() | st.text())))
-def test_it_is_as_a_dict(first: dict[int, str], changes: list[tuple[int, str | None]]) -> None:
+def test_a_bucket_map_behaves_like_a_dict(first: dict[int, str], changes: list[tuple[int, str | None]]) -> None:
     expected, found = dict(first), changed(first, -1, None)
     for key, value in changes:
         if value is None:
@@ -34,7 +34,7 @@ def test_it_is_as_a_dict(first: dict[int, str], changes: list[tuple[int, str | N
     )
 
 
-def test_what_differs_is_found_among_few() -> None:
+def test_differing_scans_only_changed_buckets() -> None:
     before = BucketMap({number: str(number) for number in range(10_000)})
     after = changed(changed(before, 7, "new"), 8, None)
     assert differing(before, after) == {7, 8}

@@ -227,7 +227,7 @@ def test_texts_are_stored_as_kafka_can_read_them(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["min.insync.replicas", "unclean.leader.election.enable", "log.retention.ms"])
-def test_what_topics_inherit_must_be_a_value(name: str) -> None:
+def test_a_broker_config_that_topics_inherit_must_be_valid(name: str) -> None:
     code, message = altered(BROKERS, put(name, "abc"))
     assert code == ErrorCode.INVALID_CONFIG
     assert str(message).startswith(f"Invalid value abc for configuration {name}: ")
@@ -310,7 +310,7 @@ def test_a_floor_of_all_brokers_holds_for_creates_and_growth_until_it_is_taken_a
     ]
 
 
-def test_it_goes_before_the_settings_and_outlives_a_change_of_them() -> None:
+def test_a_dynamic_default_overrides_settings_and_survives_their_change() -> None:
     rig = rig_with("1 fewer minisr=1")
     assert outcomes(rig, "configure 4: set:min.insync.replicas=2", "create b 1x3")[1] == FLOOR
     rig.settings((("enable.under.replicated.topic.creation", "true"), ("min.insync.replicas", "1")))

@@ -48,7 +48,7 @@ LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_
 
 
 @pytest.mark.parametrize("row", [row for row in REPORTS.strip().splitlines() if row[0] != "#"])
-def test_what_a_report_leads_to(row: str) -> None:
+def test_isr_reports(row: str) -> None:
     report, _, result = (part.strip() for part in row.partition("|"))
     rig = given("1 2! 3 4 has:t")
     request = command(rig, f"isr t {report}")
@@ -66,7 +66,7 @@ def test_what_a_report_leads_to(row: str) -> None:
 
 @settings(max_examples=100)
 @hypothesis_given(walks())
-def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
+def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
     """`is_reconciled` may say no too often, so that a reconcile finds nothing; never yes where there is something to do."""
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
@@ -77,7 +77,7 @@ def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
             assert events or settled is topic, "nothing to do, yet another topic"
 
 
-def test_in_sync_is_who_is_live_and_in_the_set() -> None:
+def test_is_in_sync_needs_every_live_replica() -> None:
     rig = given("1 2 3 has:t:1x3")
     rig.put(command(rig, "fence 2"))
     rig.reconcile()
@@ -87,7 +87,7 @@ def test_in_sync_is_who_is_live_and_in_the_set() -> None:
     assert not is_in_sync(partition, rig.state.cluster.live)
 
 
-def test_how_far_a_create_came_counts_live_brokers_alone() -> None:
+def test_progress_text_counts_live_brokers_only() -> None:
     rig = given("1 2 3")
     rig.put(command(rig, "create t on=0:2,1:1"))
     rig.confirm(1, 2)

@@ -129,7 +129,7 @@ def test_a_placeholder_goes_to_an_unused_rack_if_there_is_one(
         assert racks[chosen] not in used, f"{chosen} lies in rack {racks[chosen]}, which is used"
 
 
-def test_nobody_fills_a_placeholder_where_there_is_no_candidate() -> None:
+def test_a_placeholder_stays_without_a_candidate() -> None:
     assert pick_for_placeholder("t", 0, (), set()) is None
 
 

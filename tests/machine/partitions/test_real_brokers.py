@@ -322,7 +322,7 @@ def test_without_eligible_leader_replicas(story: str) -> None:
     _play("", story)
 
 
-def test_nobody_stays_eligible_where_fewer_in_sync_are_enough_now() -> None:
+def test_elr_is_cleared_when_min_insync_replicas_is_lowered() -> None:
     """As all brokers have it: the topics are looked at by a sweep, which passes over those that are settled."""
     rig = _play("elr", """
         alter t delete:min.insync.replicas | configs() => NONE
