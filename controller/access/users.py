@@ -197,7 +197,7 @@ class Users:
         self._threads.close()
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """Returns the credential of a user; for an unknown user a fake one, always the same, that no password matches."""
+        """Returns the credential of a user. An unknown user always has the same fake one, which no password matches."""
         cluster = self._cluster()
         fake_credential = self._fake_credentials.credential(
             cluster.login_secret or self._key, cluster.scram, user, mechanism

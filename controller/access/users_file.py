@@ -89,7 +89,8 @@ def check_name(name: str) -> str:
     """Returns the name. Raises UsersFileError if the file cannot hold it."""
     if not _NAME.fullmatch(name) or name.startswith("#"):
         raise UsersFileError(
-            f"the user name {name!r} is not allowed: it must not contain a colon or a line break, begin with #, or begin or end with a blank"
+            f"the user name {name!r} is not allowed: it must not contain a colon or a line break, begin with #, or "
+            "begin or end with a blank"
         )
     return name
 

@@ -199,7 +199,7 @@ def _rule(policy: str, rule: str) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Returns the text truncated and as valid UTF-8 (without lone surrogates), so that responses and logs can hold it."""
+    """Returns the text truncated and as valid UTF-8 (no lone surrogates), so that responses and logs can hold it."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
 

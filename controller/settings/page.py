@@ -21,8 +21,8 @@ set twice, the last value counts. Unknown keys and invalid values stop the start
 Kafka's names if Kafka has them.
 
 A broker's `server.properties` can be used unchanged. Settings that only Kafka's brokers have, such as
-`num.io.threads`, are ignored and listed in a warning. Keys that begin with `ssl.`, `sasl.`, `principal.builder.` or `authorizer.`
-control who may connect, so unknown ones still stop the start.
+`num.io.threads`, are ignored and listed in a warning. Keys that begin with `ssl.`, `sasl.`, `principal.builder.` or
+`authorizer.` control who may connect, so unknown ones still stop the start.
 """
 
 

@@ -126,7 +126,7 @@ advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:70000        | NAME://HOST:PORT
 advertised.listeners       | A://a:9092,A://b:9092      | NAME://HOST:PORT
-listeners                  | SSL://a:1,PLAINTEXT://a:1  | names and addresses that differ
+listeners                  | SSL://a:1,PLAINTEXT://a:1  | unique names and addresses
 listeners                  | SSL:a:1                    | NAME://HOST:PORT
 listener.security.protocol.map | IN:TLS                 | protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 ssl.keystore.type          | JKS                        | one of [PEM]

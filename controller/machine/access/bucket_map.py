@@ -25,7 +25,7 @@ def _bucket_of(key: object) -> int:
 class BucketMap(Mapping[K, V]):
     """Equal to any mapping with the same entries."""
 
-    __slots__ = ("count", "pieces")
+    __slots__ = ("buckets", "count")
 
     def __init__(self, entries: Mapping[K, V]) -> None:
         self.buckets: tuple[dict[K, V], ...] = tuple({} for _ in range(BUCKETS))

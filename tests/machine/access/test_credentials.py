@@ -110,7 +110,7 @@ def test_of_several_login_secrets_the_first_counts() -> None:
     apply(state, record)
     assert state.cluster.login_secret == b"PLANTED"
     assert _derived(state, b"another") == ()
-    with pytest.raises(CannotApply, match="a login secret already"):
+    with pytest.raises(CannotApply, match="a login secret exists already"):
         apply(state, record)
     shown = without_secrets(event)
     assert "PLANTED" not in repr(event) + repr(DrawLoginSecret(request_id=RequestId("r"), at_ms=5, secret=b"PLANTED"))

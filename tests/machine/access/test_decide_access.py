@@ -123,7 +123,7 @@ def test_a_detail_says_what_is_wrong_and_what_is_allowed() -> None:
     (answer,) = decide(rig.state, command(rig, "acls nobody:/allow/read/topic/a")).answers
     assert "must be TYPE:NAME" in answer.details[0].message
     (answer,) = decide(rig.state, command(rig, "quotas user:bob/speed=1")).answers
-    assert "known are consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
+    assert "allowed: consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
 
 
 def test_too_many_acls_in_a_request_are_refused() -> None:

@@ -79,13 +79,13 @@ class Case:
     def line(self) -> str:
         """The case as the oracle reads it."""
         old, wanted = self.partition, self.wanted
-        replica_metadata = old.replica_metadata
-        assert replica_metadata is not None
+        metadata = old.replica_metadata
+        assert metadata is not None
         recovering = "-" if wanted.recovering is None else str(int(wanted.recovering))
         return "|".join((
-            _text(old.replicas), _text(old.isr), str(old.leader), _text(replica_metadata.elr), _text(replica_metadata.last_known_elr),
-            _text(replica_metadata.adding), _text(replica_metadata.removing), _text(tuple(map(_number, replica_metadata.directories))),
-            str(int(replica_metadata.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
+            _text(old.replicas), _text(old.isr), str(old.leader), _text(metadata.elr), _text(metadata.last_known_elr),
+            _text(metadata.adding), _text(metadata.removing), _text(tuple(map(_number, metadata.directories))),
+            str(int(metadata.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
             wanted.election.name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
             _text(wanted.removing), recovering, _text(wanted.unclean),
             "-" if self.directory_for is None else str(self.directory_for),

@@ -67,7 +67,7 @@ def test_isr_reports(row: str) -> None:
 @settings(max_examples=100)
 @hypothesis_given(walks())
 def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
-    """`is_reconciled` may say no too often, so that a reconcile finds nothing; never yes where there is something to do."""
+    """`is_reconciled` may return False too often, but never True if there is something to do."""
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
         for topic in topics_of(rig.state):
