@@ -53,8 +53,6 @@ bob Read t | bob/allow/read/topic/t/10.0.1.0/24 | no
 
 
 class Somebody:
-    """A client at 10.0.0.1."""
-
     client_id = None
     api = "Metadata"
 

@@ -27,8 +27,6 @@ def quotas(**rates: float) -> Quotas:
 
 
 class Clock:
-    """A clock that the test sets."""
-
     now_s = 1000.0
 
     def __call__(self) -> float:

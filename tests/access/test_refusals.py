@@ -30,8 +30,6 @@ TWICE = refused(ErrorCode.INVALID_REQUEST, "validation:duplicate")
 
 
 class Looker:
-    """Somebody who looks."""
-
     host = "10.0.0.1"
     client_id = "c"
     api = "Metadata"

@@ -21,7 +21,6 @@ _OfAccess = (
 
 
 def in_short(decision: Decision) -> str:
-    """A decision in short: events, then answers."""
     words = ["needs_approval"] if decision.needs_approval else []
     words.append(" ".join(event_text(event) for event in decision.events).replace(REFUSED, "refused"))
     codes = {(answer.request_id, answer.topic_name): answer.code for answer in decision.answers}
@@ -40,7 +39,6 @@ REFUSED = "requested rejected answered"
 
 
 def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
-    """One event in short."""
     match event:
         case catalog.CreateRequested():
             return "requested"

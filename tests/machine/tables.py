@@ -63,7 +63,6 @@ SHORT = {
 
 
 def given(text: str) -> Rig:
-    """A rig as the first column says."""
     rig = Rig()
     words = [_long(word) for word in text.split()]
     rig.settings(tuple(sorted(_pair(word) for word in words if "=" in word)))
@@ -97,7 +96,6 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def command(rig: Rig, text: str) -> AnyCommand:
-    """The command of the second column."""
     verb, _, rest = text.partition(" ")
     return _VERBS[verb](rig, rest)
 

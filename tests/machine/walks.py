@@ -31,8 +31,6 @@ Chance = Callable[[Random], str]
 
 
 class Walk(NamedTuple):
-    """What is given, and the steps."""
-
     given: str
     steps: tuple[str, ...]
 

@@ -19,8 +19,6 @@ REQUEST = request("orders")
 
 
 class _Calling:
-    """A policy that answers by a function."""
-
     def __init__(self, answer: Callable[[RequestMetadata], object]) -> None:
         self._answer = answer
 

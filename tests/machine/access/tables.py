@@ -20,7 +20,6 @@ def create_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
 
 
 def acl(word: str) -> Acl:
-    """One entry."""
     principal, permission, operation, kind, name, *host = word.split("/")
     pattern = 4 if name.endswith("…") else 2 if name.startswith("~") else 3
     return Acl(
@@ -40,7 +39,6 @@ def delete_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
 
 
 def acl_filter(word: str) -> access.AclFilter:
-    """One filter."""
     kind, pattern, name, principal, operation = word.split("/")
     return access.AclFilter(
         _TYPES[kind],

@@ -65,7 +65,6 @@ class TopicCommand:
 
 
 def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] | None = None) -> list[Violation]:
-    """All that is wrong with a log."""
     auditor = (of or Auditor)()
     for record in records:
         auditor.see(record)
@@ -74,8 +73,6 @@ def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] 
 
 
 class Auditor(ClusterWitness, AccessAudit):
-    """Takes a log record by record."""
-
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.settings: dict[str, str] = {}

@@ -29,8 +29,6 @@ from events.catalog import (
 
 @dataclass
 class Life:
-    """A topic as the auditor knows it."""
-
     request: str
     deadline_ms: int
     partitions: list[dict[str, Any]]
@@ -117,7 +115,6 @@ class ClusterWitness:
 
 
 def own(partition: Partition) -> dict[str, Any]:
-    """A partition as the auditor keeps it."""
     return {
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
@@ -137,7 +134,6 @@ class AccessAudit:
 
     @cached_property
     def acls(self) -> set[Acl]:
-        """The entries that hold."""
         return set()
 
     @cached_property
@@ -147,7 +143,6 @@ class AccessAudit:
 
     @cached_property
     def logins(self) -> set[tuple[str, str]]:
-        """Users and mechanisms with a credential."""
         return set()
 
     drew_secret = False

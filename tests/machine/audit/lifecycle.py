@@ -308,7 +308,6 @@ class Lives:
         return self
 
     def see(self, event: Any) -> None:
-        """Take in one event."""
         if isinstance(event, NO_LIFE) or type(event).__module__ == "events.access":
             return
         if isinstance(event, BROKER_EVENTS):

@@ -18,7 +18,6 @@ sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `Pa
 
 
 def page() -> str:
-    """The whole page."""
     return "\n".join([HEAD, *(section(lifecycle) for lifecycle in LIFECYCLES)])
 
 

@@ -108,8 +108,6 @@ FAULTS: list[tuple[str, Fault]] = []
 
 
 def caught_by(check: str) -> Callable[[Fault], Fault]:
-    """Plant a fault for a check."""
-
     def plant(fault: Fault) -> Fault:
         FAULTS.append((check, fault))
         return fault
@@ -141,17 +139,14 @@ def changed(log: Log, index: int, **fields: Any) -> Log:
 
 
 def renumbered(log: Log) -> Log:
-    """The log with its offsets counted anew."""
     return [replace(record, offset=Offset(offset)) for offset, record in enumerate(log)]
 
 
 def without(log: Log, *indices: int) -> Log:
-    """The log without these records."""
     return renumbered([record for index, record in enumerate(log) if index not in indices])
 
 
 def again(log: Log, index: int) -> Log:
-    """The log with one record there twice."""
     return renumbered([*log[: index + 1], log[index], *log[index + 1 :]])
 
 
@@ -194,7 +189,6 @@ def with_settings(log: Log, **pairs: str) -> Log:
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
-    """Broker ids."""
     return tuple(BrokerId(one) for one in numbers)
 
 

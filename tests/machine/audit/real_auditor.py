@@ -139,7 +139,6 @@ class RealAuditor(Auditor):
     _on_broker_unfenced = _on_broker_fenced
 
     def _live(self) -> set[int]:
-        """Who leaves is not placed on."""
         return super()._live() - self.leaving
 
     def _on_quorum_epoch_begun(self, event: QuorumEpochBegun) -> None:

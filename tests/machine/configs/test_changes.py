@@ -285,7 +285,6 @@ FLOOR = "refused => INVALID_REPLICATION_FACTOR validation:under-replicated-floor
 
 
 def outcomes(rig: Rig, *lines: str) -> list[str]:
-    """What comes of each line."""
     return [in_short(rig.put(command(rig, line))) for line in lines]
 
 

@@ -15,7 +15,6 @@ OPS = ("set", "delete", "append", "subtract")
 
 
 def directory(number: str | int) -> bytes:
-    """The id of a directory."""
     return int(number).to_bytes(16, "big")
 
 

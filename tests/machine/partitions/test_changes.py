@@ -77,7 +77,6 @@ class Case:
         )
 
     def line(self) -> str:
-        """The case as the oracle reads it."""
         old, wanted = self.partition, self.wanted
         metadata = old.replica_metadata
         assert metadata is not None
