@@ -24,7 +24,7 @@ from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import BROKERS, Cluster
 from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
@@ -121,7 +121,7 @@ def in_force_of_all(api: ControllerApi, name: str) -> ConfigEntry:
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
-    if has_real_brokers(api.cluster):
+    if has_kraft_brokers(api.cluster):
         return {api.node_id: Node(api.node_id, api.advertised.host, api.advertised.port)}
     return {node.node_id: node for node in api.nodes(include_fenced=True)}
 

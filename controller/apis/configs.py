@@ -29,7 +29,7 @@ from controller.machine.commands.commands import AlterResourceConfigs, AlterTopi
 from controller.machine.configs.changes import OpType, check_resources
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from events.catalog import ConfigOp
 from events.names import TopicName
 
@@ -200,7 +200,7 @@ async def _alter(
 
 def _refusal(api: ControllerApi, context: RequestContext, one: _Wanted, wrong: Rejection | None) -> Rejection | None:
     """Why there is no command for a resource: who may not change it learns nothing else, then `wrong` counts."""
-    by_brokers = one.kind == BROKER and not has_real_brokers(api.cluster)
+    by_brokers = one.kind == BROKER and not has_kraft_brokers(api.cluster)
     if wrong is None and not by_brokers:
         return None
     denied = _denied_beside_topics(api, context, "AlterConfigs", one.kind, one.name)

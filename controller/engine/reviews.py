@@ -21,7 +21,7 @@ from itertools import chain
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_reconciled
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from events import catalog
@@ -74,7 +74,7 @@ class Reviews:
     def learn(self, records: Sequence[catalog.Recorded]) -> None:
         """Sweep if a broker event is among the records."""
         self._learn_of_configs(records)
-        if has_real_brokers(self._store().durable_cluster):
+        if has_kraft_brokers(self._store().durable_cluster):
             self._learn_of_real_brokers(records)
             return
         kinds = {type(record.event) for record in records}

@@ -20,7 +20,7 @@ from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import leadership
 from controller.machine.partitions.blocks import extended
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -269,7 +269,7 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     of replicas made eligible by another min.insync.replicas (KIP-966). Very large topics are left to `reconcile`."""
     if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
         return []
-    if all(partition.leader >= 0 for partition in altered.partitions) and not has_real_brokers(cluster):
+    if all(partition.leader >= 0 for partition in altered.partitions) and not has_kraft_brokers(cluster):
         return []
     return leadership.reconcile(altered, cluster, "configs changed")[1]
 

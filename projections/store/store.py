@@ -32,7 +32,7 @@ from typing import Protocol
 import msgspec
 
 from controller.machine.partitions.blocks import Span
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from events.catalog import Configs
 from events.logs.log import EventLog
@@ -117,7 +117,7 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys that the next commit has to write, with their values; None deletes."""
         puts: Puts = {}
-        by_broker = has_real_brokers(state.cluster)
+        by_broker = has_kraft_brokers(state.cluster)
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:

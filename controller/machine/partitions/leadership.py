@@ -24,7 +24,7 @@ from controller.machine.partitions.rules import (
     effective_min_isr,
     elr_must_be_cleared,
     fill,
-    has_real_brokers,
+    has_kraft_brokers,
     is_filled,
     is_up_to_date,
     new_replica_metadata,
@@ -48,14 +48,14 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
     """Returns the partitions `first` to `first + count - 1` of a topic, with automatic placement."""
     ring = rules.rack_ring(cluster.usable, cluster.usable_racks)
     replica_lists = rules.place(topic, ring, first, count, factor)
-    if factor <= len(cluster.usable) and not has_real_brokers(cluster):
+    if factor <= len(cluster.usable) and not has_kraft_brokers(cluster):
         return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
 
 def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
     """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
-    if has_real_brokers(cluster):
+    if has_kraft_brokers(cluster):
         return requests.reconcile(topic, cluster, reason, span)
     events: list[Event] = []
     settled: dict[int, Partition] = {}
@@ -85,7 +85,7 @@ def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> b
     partitions = (partition for _, partition in numbered(topic.partitions, span))
     if cluster.settings.has_target_cluster:
         return all(is_filled(partition, cluster) for partition in partitions)
-    if has_real_brokers(cluster):
+    if has_kraft_brokers(cluster):
         enough = effective_min_isr(topic, cluster)
         return all(is_up_to_date(each, cluster) and not elr_must_be_cleared(each, enough) for each in partitions)
     for partition in partitions:

@@ -37,7 +37,7 @@ MIGRATING = (2).to_bytes(16, "big")
 """The directory of a replica on a broker that does not report its directories."""
 
 
-def has_real_brokers(cluster: Cluster) -> bool:
+def has_kraft_brokers(cluster: Cluster) -> bool:
     """True with KRaft brokers, whose partitions have replica metadata."""
     return bool(cluster.features)
 
@@ -86,7 +86,7 @@ def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
 
 def new_replica_metadata(replicas: tuple[BrokerId, ...], cluster: Cluster) -> ReplicaMetadata | None:
     """None without KRaft brokers."""
-    if not has_real_brokers(cluster):
+    if not has_kraft_brokers(cluster):
         return None
     return ReplicaMetadata(tuple(default_directory(cluster, replica) for replica in replicas))
 
@@ -161,7 +161,7 @@ def fill(
         broker_id = _candidate(topic, index, partition.replicas, cluster)
         if broker_id is None:
             break
-        directory = default_directory(cluster, broker_id) if has_real_brokers(cluster) else None
+        directory = default_directory(cluster, broker_id) if has_kraft_brokers(cluster) else None
         one = PlaceholderFilled(topic, index, placeholder, broker_id, partition.partition_epoch + 1, directory)
         partition = after_fill(partition, one)
         fills.append(one)
