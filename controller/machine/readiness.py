@@ -1,4 +1,4 @@
-"""When a new topic is complete: every partition has a live leader, and every live broker has applied the metadata."""
+"""Completion of new topics: every partition has a live leader, and every live broker has applied the metadata."""
 
 from __future__ import annotations
 

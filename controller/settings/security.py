@@ -55,7 +55,7 @@ def setting(default: str | int | None, documentation: str, allowed: Allowed = No
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may connect, what they may do, and how much."""
+    """Settings that control who may connect, what they may do, and how much."""
 
     authorizer_class_name: str = setting(
         "",

@@ -1,4 +1,4 @@
-"""The standard authorizer: Kafka's rules, a case a row; and the same by a second, slower way of looking."""
+"""The standard authorizer: Kafka's rules as a table, and compared with a linear scan."""
 
 from __future__ import annotations
 

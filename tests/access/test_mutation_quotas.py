@@ -1,4 +1,4 @@
-"""Token buckets of mutation quotas: whose, how full, and what strict and permissive mean (KIP-599)."""
+"""Mutation quotas (KIP-599): shared buckets, refill, strict and permissive APIs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_without_a_quota_or_a_change_nothing_is_taken(clock: Clock) -> None:
 @pytest.mark.parametrize("version", [5, 7])
 @pytest.mark.parametrize("rate", [5e-324, 1e-320, 1e-7, 4e-4, 0.0, -1.0])
 def test_throttle_times_are_limited_to_32_bits(clock: Clock, rate: float, version: int) -> None:
-    """Whatever rate the log of an older release, or of Kafka, holds."""
+    """A log written by Kafka may have any rate."""
     held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
     assert buckets.charge(held, request(), 1_000_000) == (0, False), "a bucket may go below zero once"
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""A storm of refused requests: the first is recorded, the others are counted, and the counts are bounded."""
+"""Many refused requests: the first is recorded, similar ones are counted, and the counts are bounded."""
 
 from __future__ import annotations
 

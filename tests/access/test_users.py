@@ -1,4 +1,4 @@
-"""Logins: what nobody can tell about users, and what each costs."""
+"""Authentication: timing, cost, fake credentials, and turns of networks in the thread pool."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Costs:
 
 
 async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the file, for SCRAM, both, and none: nothing is left for a stopwatch."""
+    """Users of the file, of SCRAM, of both, and unknown ones: nothing for a stopwatch."""
     costs = Costs(monkeypatch)
     for login in (users.knows, users.has_password):
         seen = []
@@ -96,7 +96,7 @@ async def test_without_a_file_nothing_is_compared_with_it(monkeypatch: pytest.Mo
 
 
 async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that was taken over may have such a credential in its log."""
+    """An imported metadata log may have such a credential."""
     endless = ScramCredential(2**31 - 1, b"s" * 32, bytes(32), bytes(32))
     users = Users(lambda: Cluster(scram={("alice", SCRAM): endless}, login_secret=SECRET))
     costs = Costs(monkeypatch)
@@ -106,7 +106,7 @@ async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.Monke
 
 
 async def test_many_wrong_logins_do_not_delay_other_networks(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred wrong ones made a right one wait for all of them; now for those that are being checked."""
+    """A correct login only waits for the wrong ones that are being checked, not for all two hundred."""
     costs = Costs(monkeypatch)
     storm = [asyncio.create_task(users.has_password(f"n{number}", "wrong", "10.0.0.66")) for number in range(200)]
     await asyncio.sleep(0)

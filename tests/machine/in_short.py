@@ -1,4 +1,4 @@
-"""Decisions in short, as the last column of the tables has them."""
+"""Decisions as short texts, for the last column of the tables."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _access_text(event: _OfAccess) -> str:
 
 
 def _changes(event: catalog.PartitionChanged) -> str:
-    """What of a partition has changed, in the order of the event's fields."""
+    """The changed fields of a partition, in the order of the event."""
     words = [] if event.leader is None else [f"leader={event.leader}"]
     for name in ("isr", "replicas", "adding", "removing", "elr", "last_known_elr"):
         ids: tuple[BrokerId, ...] | None = getattr(event, name)

@@ -1,4 +1,4 @@
-"""What the log keeps of refused requests: short, and enough to decide them again."""
+"""Truncation of refused requests: short in the log, but still repeatable."""
 
 from __future__ import annotations
 

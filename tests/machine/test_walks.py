@@ -1,4 +1,4 @@
-"""What holds for every run of the machine, whatever is requested and whatever brokers do."""
+"""Properties of every run of the machine, for any requests and brokers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _NO_METADATA = ReplicaMetadata()
 
 
 class Election(Enum):
-    """Who may become leader: only the preferred replica, any in-sync replica, or even one that lost records."""
+    """The allowed leaders: only the preferred replica, any in-sync replica, or even one that lost records."""
 
     PREFERRED = "preferred"
     ONLINE = "online"

@@ -1,4 +1,4 @@
-"""Words of the tables for who may do what: access control entries, quotas, credentials, counted refusals."""
+"""Verbs of the tables for ACLs, quotas, credentials and counted refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries as a whole: what was taken away leaves nothing behind."""
+"""ACLs as a value, and their host ranges compared with `CidrUtils` of Kafka 4.4."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def entry(name: str, pattern_type: int) -> Acl:
 
 
 def test_deleted_acls_leave_no_trace() -> None:
-    """Two ways to the same entries give the same value: a state that is rebuilt is compared with the live one."""
+    """A rebuilt state must equal the live one, so different ways to the same ACLs give equal values."""
     acls = [entry("pay.", PREFIXED), entry("pay", PREFIXED), entry("pay.orders", LITERAL)]
     for first, second, third in permutations(acls):
         held = Acls().with_all([first, second, third])

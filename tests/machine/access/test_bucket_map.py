@@ -1,4 +1,4 @@
-"""Maps that change piece by piece: as a dict, and what a change copies."""
+"""Bucket maps: they behave like a dict, and a change copies one bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRAM credentials: Kafka's rules, one case a row, and what events make of the state."""
+"""SCRAM credentials: Kafka's rules as a table, and the state after events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ remove bob 1 ; set bob 1 4096   | 91 Attempt to delete a user credential that do
 
 
 def decided(text: str) -> Decision:
-    """What changes lead to where alice has a credential."""
+    """Returns the decision on changes, if alice has a credential."""
     removals, upserts = [], []
     for change in text.split(";"):
         kind, user, mechanism, *iterations = change.split()

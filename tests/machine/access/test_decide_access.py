@@ -1,4 +1,4 @@
-"""Deciding on entries, quotas and counted refusals: a table, one case a row, what follows last."""
+"""Decisions on ACLs, quotas and counted refusals, as a table with the outcome in the last column."""
 
 from __future__ import annotations
 

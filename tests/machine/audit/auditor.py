@@ -1,10 +1,10 @@
-"""A second witness: what every log of the machine must be like, judged without the machine.
+"""An independent checker of logs.
 
-The auditor keeps a small model of its own, of plain dicts and lists, and imports nothing of `controller`: a mistake
-that `decide` and `apply` share does not hide from it. Each check has a name; what breaks it is a `Violation`.
+The auditor has a small model of plain dicts and lists, and imports nothing of `controller`, so that it finds mistakes
+that `decide` and `apply` share. Each check has a name; a broken check is a `Violation`.
 
-It judges a log from its first event on. `audit(records, settled=True)` says that topics were looked at after the last
-broker event, so that what should have come of it must be there.
+It checks a log from its first event. `audit(records, settled=True)` states that topics were reconciled after the last
+broker event, so that the results must be there.
 """
 
 from __future__ import annotations

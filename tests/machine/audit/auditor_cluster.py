@@ -1,4 +1,4 @@
-"""The part of the auditor that judges what a cluster that carries decisions out turned out to be like."""
+"""The auditor's checks of the target cluster, and of ACLs, credentials and quotas."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Lives(dict[str, Life]):
 
 
 class ClusterWitness:
-    """What the auditor checks of a cluster's own doing; it keeps `topics` and `settings`."""
+    """The auditor's checks of the target cluster; keeps `topics` and `settings`."""
 
     topics: Lives
     settings: dict[str, str]
@@ -130,7 +130,7 @@ ACCESS_COMMANDS = frozenset(
 
 
 class AccessAudit:
-    """What the log says of entries, quotas and credentials, kept apart from the machine's own state."""
+    """ACLs, quotas and credentials according to the log, independent of the machine's state."""
 
     @cached_property
     def acls(self) -> set[Acl]:
@@ -146,7 +146,7 @@ class AccessAudit:
         return set()
 
     drew_secret = False
-    """Whether there is a login secret."""
+    """True once there is a login secret."""
 
     def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
         raise NotImplementedError

@@ -1,10 +1,8 @@
-"""The life cycles as tables: a create request, a topic, a partition, a broker.
+"""The life cycles of a create request, a topic, a partition and a broker, as tables.
 
-A table says, for each state, which events may come and where they lead. It is the whole rule: `advance` has no special
-cases, an event that the table does not have is a bug, and docs/lifecycle.md is drawn from the tables by
-`lifecycle_page`.
-
-What a life cycle does not do: it holds no data. Epochs, replicas and answers are the state's and the events' own.
+A table lists for each state the allowed events and the next states. The tables are the whole rule: `advance` has no
+special cases, and an event that is not in the table is a bug. `lifecycle_page` generates docs/lifecycle.md from them.
+Life cycles hold no data such as epochs, replicas and answers.
 """
 
 from __future__ import annotations
@@ -50,13 +48,13 @@ from events.catalog import (
 )
 
 LEADER_LOST = "LeaderLost"
-"""How the tables call a `LeaderElected` that leaves a partition without a leader (-1)."""
+"""The tables' name of a `LeaderElected` without a leader (-1)."""
 PARTITION_LED, PARTITION_UNLED = "PartitionLed", "PartitionUnled"
-"""How the tables call a `PartitionChanged` with a leader, and one that leaves a partition without (-1)."""
+"""The tables' names of a `PartitionChanged` with a leader, and without one."""
 
 
 class RequestState(StrEnum):
-    """How far a create request is, for one of its topics."""
+    """The state of a create request for one topic."""
 
     UNKNOWN = "unknown"
     ASKED = "asked"
@@ -71,7 +69,7 @@ class RequestState(StrEnum):
 
 
 class TopicState(StrEnum):
-    """Whether a topic is there, and was complete once."""
+    """The state of a topic."""
 
     ABSENT = "absent"
     INCOMPLETE = "incomplete"
@@ -79,7 +77,7 @@ class TopicState(StrEnum):
 
 
 class PartitionState(StrEnum):
-    """Whether a partition is there, and has a leader."""
+    """The state of a partition."""
 
     ABSENT = "absent"
     LED = "led"
@@ -87,7 +85,7 @@ class PartitionState(StrEnum):
 
 
 class BrokerState(StrEnum):
-    """Whether a broker is known, and may lead and be placed on."""
+    """The state of a broker."""
 
     UNREGISTERED = "unregistered"
     FENCED = "fenced"
@@ -114,7 +112,7 @@ class OutOfLifecycle(AssertionError):
 
 
 def event_name(event: Event) -> str:
-    """What the tables call an event: its type, but for elections (of real brokers) and those that nobody won."""
+    """Returns the tables' name of an event: its type, with other names for elections without a winner."""
     if isinstance(event, LeaderElected) and event.leader < 0:
         return LEADER_LOST
     if isinstance(event, PartitionChanged) and event.leader is not None:

@@ -1,4 +1,4 @@
-"""docs/lifecycle.md, drawn from the tables: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
+"""Generates docs/lifecycle.md: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
 
 from __future__ import annotations
 

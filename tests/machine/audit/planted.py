@@ -1,7 +1,7 @@
-"""Logs for the invariants: one with something of everything in which nothing is wrong, and faults planted in it.
+"""Logs for the invariants: a clean log with all types of events, and faults planted in it.
 
-Each fault makes the clean log wrong in one way, and names the one check that must see it. Everything else about the
-log stays as it ought to be: offsets are counted anew, causes and epochs made to fit.
+Each fault breaks the clean log in one way, and names the only check that must find it. Offsets are renumbered, and
+causes and epochs adjusted.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ KINDS = {
     catalog.TopicDeleted,
     catalog.TopicReady,
 }
-"""What the clean log has: every type of event."""
+"""All types of events; the clean log has each."""
 
 
 def clean() -> Log:
-    """A log in which nothing is wrong: brokers that stop, start, register anew and leave; placeholders, partitions,
-    deletions, lives, timeouts, policies."""
+    """A log without violations: brokers stop, start, register again and leave; placeholders, partitions, deletions,
+    timeouts, policies."""
     rig = given("1@x 2@y fewer")
     for line in STEPS.strip().splitlines():
         rig.put(command(rig, line))
@@ -203,7 +203,7 @@ def last_fill(log: Log, topic: str) -> int:
 
 
 def same_partition(one: catalog.Recorded, other: catalog.Recorded) -> bool:
-    """Whether the other record is a later one of the same partition."""
+    """True if `other` is a later record of the same partition."""
     first: Any = one.event
     second: Any = other.event
     if one.offset >= other.offset or not hasattr(second, "partition"):

@@ -1,4 +1,4 @@
-"""Faults planted in the order of a log, in requests and topics' lives: each names the one check that must see it."""
+"""Faults planted in the order of a log, in requests and in topics. Each names the only check that must find it."""
 
 from __future__ import annotations
 

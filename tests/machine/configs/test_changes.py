@@ -1,4 +1,4 @@
-"""Changes of topic configs against Kafka's own answers."""
+"""Changes of topic, broker and group configs, compared with Kafka's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topic configs against Kafka's own verdicts, and against what we promise beyond them."""
+"""Validation of topic configs, compared with Kafka's."""
 
 from __future__ import annotations
 
