@@ -1,4 +1,4 @@
-"""Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the only check that must find it."""
+"""Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the check that must find it."""
 
 from __future__ import annotations
 
