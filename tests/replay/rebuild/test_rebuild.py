@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from controller.machine.apply import _TOPIC_FOLDS, _unchanged
+from controller.machine.apply import _TOPIC_EVENTS, _unchanged
 from controller.machine.state import DictTopics, State
 from events.catalog import (
     ADOPTED_DEADLINE_MS,
@@ -128,7 +128,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
 
 
 def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
-    assert {kind for kind, fold_ in _TOPIC_FOLDS.items() if fold_ is _unchanged} == IDLE
+    assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
