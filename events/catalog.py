@@ -63,7 +63,8 @@ __all__ = [
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
     "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
-    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "ReplicaMetadata",
+    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
+    "ReplicaMetadata",
     "Verdict",
 ]  # fmt: skip
 
