@@ -62,9 +62,8 @@ __all__ = [
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
-    "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
+    "QuorumEpochBegun", "Recorded", "ReplicaMetadata", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
     "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
-    "ReplicaMetadata",
     "Verdict",
 ]  # fmt: skip
 
