@@ -182,7 +182,8 @@ def differences(image: MetadataImage, state: State) -> list[str]:
                 one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch,
                 replica_metadata_of(one).directories, replica_metadata_of(one).adding,
                 replica_metadata_of(one).removing,
-                replica_metadata_of(one).elr, replica_metadata_of(one).last_known_elr, replica_metadata_of(one).recovering,
+                replica_metadata_of(one).elr, replica_metadata_of(one).last_known_elr,
+                replica_metadata_of(one).recovering,
             )
             for index, one in enumerate(topic.partitions)
         }
