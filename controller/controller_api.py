@@ -49,7 +49,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     throttled_until_s: float = 0.0
 
     @property
-    def silence_ms(self) -> int:
+    def throttle_time_ms(self) -> int:
         """For how long from now the sender is to be silent."""
         return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 

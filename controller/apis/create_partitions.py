@@ -43,7 +43,7 @@ async def create_partitions(
     ]
     reply = await api.submit_change(commands, request.timeout_ms)
     return CreatePartitionsResponse(
-        throttle_time_ms=context.silence(reply.silence_ms),
+        throttle_time_ms=context.silence(reply.throttle_time_ms),
         results=tuple(
             CreatePartitionsTopicResult(
                 name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None

@@ -44,8 +44,8 @@ class CreateTopicsHandler:
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)
         reply = await self._api.submit(commands, 0 if request.validate_only else request.timeout_ms)
-        silence_ms = context.silence(reply.silence_ms)
-        return self._response(context, reply.answers, silence_ms)
+        throttle_time_ms = context.silence(reply.throttle_time_ms)
+        return self._response(context, reply.answers, throttle_time_ms)
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
         controller = self._api.controller
@@ -98,10 +98,12 @@ class CreateTopicsHandler:
             answers = await self._api.submit(invalid)
             raise Disconnect("InvalidRequest: " + "; ".join(f"topic {a.topic_name!r}: {a.message}" for a in answers))
 
-    def _response(self, context: RequestContext, answers: Sequence[Answer], silence_ms: int) -> CreateTopicsResponse:
+    def _response(
+        self, context: RequestContext, answers: Sequence[Answer], throttle_time_ms: int
+    ) -> CreateTopicsResponse:
         shows_configs = context.api_version >= 5
         return CreateTopicsResponse(
-            throttle_time_ms=silence_ms,
+            throttle_time_ms=throttle_time_ms,
             topics=tuple(
                 self._created(context, answer, shows_configs)
                 if answer.code == 0

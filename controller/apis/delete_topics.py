@@ -49,8 +49,8 @@ class DeleteTopicsHandler:
         ids = {command.topic: self._id_of(command) for command in wanted_now}
         reply = await self._api.submit_change(wanted_now, request.timeout_ms)
         answered = [_result(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in reply]
-        silence_ms = context.silence(reply.silence_ms)
-        return DeleteTopicsResponse(throttle_time_ms=silence_ms, responses=(*results.values(), *answered))
+        throttle_time_ms = context.silence(reply.throttle_time_ms)
+        return DeleteTopicsResponse(throttle_time_ms=throttle_time_ms, responses=(*results.values(), *answered))
 
     def _resolve(
         self, context: RequestContext, state: DeleteTopicState, named: Counter[str], by_id: Counter[bytes]

@@ -105,7 +105,7 @@ async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time(
     assert codes(await stage.create("a", num_partitions=2)) == [0]
     stage.skew_ms = 0
     refused = await stage.create("b")
-    assert (codes(refused), refused.silence_ms) == ([89], 9_000), "a tenth a second"
+    assert (codes(refused), refused.throttle_time_ms) == ([89], 9_000), "a tenth a second"
     await goes_on(stage, "c")
     await goes_on(await Stage(disk=stage.disk, boot_id="s2").start(), "d")
 

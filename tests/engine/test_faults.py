@@ -264,7 +264,7 @@ def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_restart(ra
         await stage.controller.submit([quota])
         assert [codes(await stage.create(name)) for name in "ab"] == [[0], [89]]
         reply = await stage.create("c", api_version=5)
-        assert (codes(reply), reply.silence_ms) == ([0], 2**31 - 1)
+        assert (codes(reply), reply.throttle_time_ms) == ([0], 2**31 - 1)
         await stage.controller.stop()
         again = await Stage(disk=stage.disk, boot_id="s2").start()
         assert [codes(await again.create(name)) for name in "de"] == [[0], [89]]

@@ -199,8 +199,8 @@ def test_the_longest_silence_counts(run: Run) -> None:
 
         def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
             begun.append(context.correlation_id)
-            for silence_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
-                context.silence(silence_ms)
+            for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
+                context.silence(throttle_time_ms)
             return MetadataResponse()
 
         async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:

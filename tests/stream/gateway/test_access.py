@@ -186,7 +186,7 @@ async def test_older_versions_are_carried_out_and_their_clients_are_throttled(me
         metered.work()
         reply = await pending
         assert codes(reply) == {in_partition(1): 0}
-        throttles_ms.append(reply.silence_ms)
+        throttles_ms.append(reply.throttle_time_ms)
     assert throttles_ms == [0, 1000, 2000]
 
 
