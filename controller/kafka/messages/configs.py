@@ -1,6 +1,8 @@
-"""DescribeConfigs (32): values, their sources and synonyms (KIP-133, KIP-226), documentation from v3 (KIP-569)."""
+"""Messages about configs of topics, brokers, groups and the cluster."""
 
 from controller.kafka.messages.message import Message
+
+# DescribeConfigs (32): values, their sources and synonyms (KIP-133, KIP-226), documentation from v3 (KIP-569).
 
 
 class DescribeConfigsResource(Message, frozen=True, kw_only=True):
@@ -12,16 +14,12 @@ class DescribeConfigsResource(Message, frozen=True, kw_only=True):
 
 
 class DescribeConfigsRequest(Message, frozen=True, kw_only=True):
-    """Resources to describe."""
-
     resources: tuple[DescribeConfigsResource, ...] = ()
     include_synonyms: bool = False  # v1+
     include_documentation: bool = False  # v3+
 
 
 class DescribeConfigsSynonym(Message, frozen=True, kw_only=True):
-    """A config or default that this value could come from, in order of precedence."""
-
     name: str = ""
     value: str | None = None
     source: int = 0
@@ -46,8 +44,6 @@ class DescribeConfigsResourceResult(Message, frozen=True, kw_only=True):
 
 
 class DescribeConfigsResult(Message, frozen=True, kw_only=True):
-    """All configs of one resource, or why not."""
-
     error_code: int = 0
     error_message: str | None = None
     resource_type: int = 0
@@ -56,7 +52,54 @@ class DescribeConfigsResult(Message, frozen=True, kw_only=True):
 
 
 class DescribeConfigsResponse(Message, frozen=True, kw_only=True):
-    """One result a resource."""
-
     throttle_time_ms: int = 0
     results: tuple[DescribeConfigsResult, ...] = ()
+
+
+# AlterConfigs (33): replaces all configs of a resource at once (KIP-133).
+
+
+class AlterableConfig(Message, frozen=True, kw_only=True):
+    """One change; a null value resets the config. `config_operation`: 0 set, 1 delete, 2 append, 3 subtract."""
+
+    name: str = ""
+    config_operation: int = 0  # IncrementalAlterConfigs only
+    value: str | None = None
+
+
+class AlterConfigsResource(Message, frozen=True, kw_only=True):
+    """A resource and its configs. `resource_type`: 2 topic, 4 broker."""
+
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+class AlterConfigsRequest(Message, frozen=True, kw_only=True):
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: bool = False
+
+
+class AlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
+    error_code: int = 0
+    error_message: str | None = None
+    resource_type: int = 0
+    resource_name: str = ""
+
+
+class AlterConfigsResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()
+
+
+# IncrementalAlterConfigs (44): changes one config at a time (KIP-339).
+
+
+class IncrementalAlterConfigsRequest(Message, frozen=True, kw_only=True):
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: bool = False
+
+
+class IncrementalAlterConfigsResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()
