@@ -2,11 +2,11 @@
 
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Feature, Listener, Message
 
-# ApiVersions (18): which versions of which APIs a listener speaks (KIP-35, KIP-511, KIP-584, KIP-1242).
+# ApiVersions (18): the versions of each API that a listener supports (KIP-35, KIP-511, KIP-584, KIP-1242).
 
 
 class ApiVersionsRequest(Message, frozen=True, kw_only=True):
-    """Which client this is, and which node it expects; nothing before v3."""
+    """The client software, and the node that it expects to reach."""
 
     client_software_name: str = ""  # v3+
     client_software_version: str = ""  # v3+
@@ -33,7 +33,7 @@ class FinalizedFeatureKey(Message, frozen=True, kw_only=True):
 
 
 class ApiVersionsResponse(Message, frozen=True, kw_only=True):
-    """What this listener speaks. `finalized_features_epoch` is -1 when unknown."""
+    """`finalized_features_epoch` is -1 if unknown."""
 
     error_code: int = 0
     api_keys: tuple[ApiVersion, ...] = ()
@@ -68,7 +68,7 @@ class DescribeClusterBroker(Message, frozen=True, kw_only=True):
 
 
 class DescribeClusterResponse(Message, frozen=True, kw_only=True):
-    """The cluster; `cluster_authorized_operations` is a bit field (KIP-430)."""
+    """`cluster_authorized_operations` is a bit field (KIP-430)."""
 
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -123,7 +123,7 @@ class EnvelopeResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
 
 
-# BrokerRegistration (62): a broker reports in (KIP-631).
+# BrokerRegistration (62): a broker registers (KIP-631).
 
 
 class BrokerRegistrationRequest(Message, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class BrokerRegistrationResponse(Message, frozen=True, kw_only=True):
     broker_epoch: int = -1
 
 
-# BrokerHeartbeat (63): a broker lives, and reports how far it has applied the metadata (KIP-631).
+# BrokerHeartbeat (63): a broker renews its lease and reports the metadata offset that it has applied (KIP-631).
 
 
 class BrokerHeartbeatRequest(Message, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class BrokerHeartbeatResponse(Message, frozen=True, kw_only=True):
     should_shut_down: bool = False
 
 
-# UnregisterBroker (64): forget a broker that will not return (KIP-746).
+# UnregisterBroker (64): removes the registration of a broker (KIP-746).
 
 
 class UnregisterBrokerRequest(Message, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class UnregisterBrokerResponse(Message, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
-# ControllerRegistration (70): a controller shows the leader its endpoints and features (KIP-919).
+# ControllerRegistration (70): a controller registers its endpoints and features (KIP-919).
 
 
 class ControllerRegistrationRequest(Message, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class ControllerRegistrationResponse(Message, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
-# UnregisterController (94): remove the registration of a controller that will not return (KIP-1312).
+# UnregisterController (94): removes the registration of a controller (KIP-1312).
 
 
 class UnregisterControllerRequest(Message, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ class AllocateProducerIdsResponse(Message, frozen=True, kw_only=True):
     producer_id_len: int = 0
 
 
-# AlterPartition (56): a leader reports its in-sync set (KIP-497).
+# AlterPartition (56): a leader changes its ISR (KIP-497).
 
 
 class BrokerState(Message, frozen=True, kw_only=True):
@@ -272,7 +272,7 @@ class AlterPartitionResponse(Message, frozen=True, kw_only=True):
     topics: tuple[AlterPartitionTopicResult, ...] = ()
 
 
-# AssignReplicasToDirs (73): a broker reports in which of its log directories replicas lie (KIP-858).
+# AssignReplicasToDirs (73): a broker reports which log directory holds each replica (KIP-858).
 
 
 class AssignReplicasPartition(Message, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from controller.kafka.messages.message import Message
 
 
 class DescribeConfigsResource(Message, frozen=True, kw_only=True):
-    """A resource to describe; `configuration_keys` null for all its configs."""
+    """A resource to describe; `configuration_keys` is null for all configs."""
 
     resource_type: int = 0
     resource_name: str = ""
