@@ -162,7 +162,7 @@ class EpochEndOffset(Message, frozen=True, kw_only=True):
     end_offset: int = -1
 
 
-class SnapshotId(Message, frozen=True, kw_only=True):
+class FetchSnapshotId(Message, frozen=True, kw_only=True):
     end_offset: int = -1
     epoch: int = -1
 
@@ -180,7 +180,7 @@ class FetchPartitionData(Message, frozen=True, kw_only=True):
     log_start_offset: int = -1
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    snapshot_id: SnapshotId = SnapshotId()
+    snapshot_id: FetchSnapshotId = FetchSnapshotId()
     aborted_transactions: tuple[AbortedTransaction, ...] | None = ()
     preferred_read_replica: int = -1
     records: bytes | None = None
@@ -206,7 +206,7 @@ class FetchResponse(Message, frozen=True, kw_only=True):
 class RequestPartitionSnapshot(Message, frozen=True, kw_only=True):
     partition: int = 0
     current_leader_epoch: int = 0
-    snapshot_id: SnapshotId = SnapshotId(end_offset=0, epoch=0)
+    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
     position: int = 0
     replica_directory_id: bytes = ZERO_UUID
 
@@ -226,7 +226,7 @@ class FetchSnapshotRequest(Message, frozen=True, kw_only=True):
 class ResponsePartitionSnapshot(Message, frozen=True, kw_only=True):
     index: int = 0
     error_code: int = 0
-    snapshot_id: SnapshotId = SnapshotId(end_offset=0, epoch=0)
+    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
     size: int = 0
     position: int = 0
