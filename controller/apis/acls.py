@@ -11,20 +11,16 @@ from controller.access.authorizer import Operation
 from controller.apis.bounds import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages.create_acls import (
+from controller.kafka.messages.access import (
     AclCreationResult,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from controller.kafka.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
-)
-from controller.kafka.messages.describe_acls import (
-    AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,

@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.brokers.kraft.features import FeatureRange
 from controller.kafka.handling import ApiHandler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, api_versions
+from controller.kafka.messages import APIS, ApiKey, cluster
 from controller.machine.errors import ErrorCode
 from controller.machine.keeping import cut
 
@@ -22,8 +22,8 @@ NO_NODE: Final = -1
 def with_api_versions(
     handlers: Mapping[int, ApiHandler],
     *,
-    supported_features: tuple[api_versions.SupportedFeatureKey, ...] = (),
-    finalized: Callable[[], tuple[int, tuple[api_versions.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
+    supported_features: tuple[cluster.SupportedFeatureKey, ...] = (),
+    finalized: Callable[[], tuple[int, tuple[cluster.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
     is_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
     """The table of a listener together with ApiVersions, which lists the whole table and these features.
@@ -34,15 +34,15 @@ def with_api_versions(
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
 
-    def answer(context: RequestContext, request: api_versions.ApiVersionsRequest) -> api_versions.ApiVersionsResponse:
+    def answer(context: RequestContext, request: cluster.ApiVersionsRequest) -> cluster.ApiVersionsResponse:
         if context.api_version >= 3 and not _introduce(context, request):
-            return api_versions.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
-            return api_versions.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
         # Clients of before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
-        return api_versions.ApiVersionsResponse(
+        return cluster.ApiVersionsResponse(
             api_keys=api_keys,
             supported_features=features,
             finalized_features=levels,
@@ -54,28 +54,28 @@ def with_api_versions(
     return table
 
 
-def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[api_versions.SupportedFeatureKey, ...]:
+def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[cluster.SupportedFeatureKey, ...]:
     """Ranges of features as ApiVersions lists them."""
     return tuple(
-        api_versions.SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        cluster.SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
         for name, each in sorted(ranges.items())
     )
 
 
-def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[api_versions.FinalizedFeatureKey, ...]:
+def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[cluster.FinalizedFeatureKey, ...]:
     """Levels of features as ApiVersions lists them."""
     return tuple(
-        api_versions.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        cluster.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(features)
     )
 
 
-def _advertised(api_key: int, handler: ApiHandler) -> api_versions.ApiVersion:
+def _advertised(api_key: int, handler: ApiHandler) -> cluster.ApiVersion:
     lowest = handler.min_version if handler.min_version_advertised is None else handler.min_version_advertised
-    return api_versions.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
+    return cluster.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
 
 
-def _introduce(context: RequestContext, request: api_versions.ApiVersionsRequest) -> bool:
+def _introduce(context: RequestContext, request: cluster.ApiVersionsRequest) -> bool:
     """Note the client's name and version. False where Kafka would not take them, or half of what it expects."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False

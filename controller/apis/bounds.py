@@ -11,9 +11,8 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey, Encoded, Message
-from controller.kafka.messages.create_partitions import CreatePartitionsRequest
-from controller.kafka.messages.create_topics import CreateTopicsRequest
-from controller.kafka.messages.delete_acls import DeleteAclsRequest
+from controller.kafka.messages.access import DeleteAclsRequest
+from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from controller.machine.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode

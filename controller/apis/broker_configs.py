@@ -18,7 +18,7 @@ from functools import lru_cache
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
-from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
+from controller.kafka.messages.configs import DescribeConfigsResourceResult
 from controller.machine.configs.changes import OpType, check_steps
 from controller.machine.configs.resource_configs import LISTS, altered
 from controller.machine.configs.topic_configs import values_in_force

@@ -11,8 +11,7 @@ from controller.apis.acls import DENIED, details_of
 from controller.apis.bounds import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import alter_client_quotas as alter
-from controller.kafka.messages import describe_client_quotas as describe
+from controller.kafka.messages import access
 from controller.machine.access.quotas import CLIENT_ID, IP, USER, sorted_entity
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.decision import Detail
@@ -26,21 +25,21 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 async def alter_client_quotas(
-    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
-) -> alter.AlterClientQuotasResponse:
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
+) -> access.AlterClientQuotasResponse:
     """Change quotas, each entity for itself; who may alter the configs of the cluster may."""
     is_granted = api.grants(context, "AlterConfigs")
     details = await _alter_in_parts(api, context, request) if is_granted else [DENIED] * len(request.entries)
-    return alter.AlterClientQuotasResponse(
+    return access.AlterClientQuotasResponse(
         entries=tuple(
-            alter.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
+            access.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
             for each, entry in zip(details, request.entries, strict=True)
         )
     )
 
 
 async def _alter_in_parts(
-    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
     """Of a long request, a part at a time; what is about one entity stays together, since that is refused."""
     together: dict[QuotaEntity, list[int]] = {}
@@ -56,7 +55,7 @@ async def _alter_in_parts(
 
 
 async def _alter(
-    api: ControllerApi, context: RequestContext, request: alter.AlterClientQuotasRequest
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
     controller = api.controller
     command = AlterClientQuotas(
@@ -77,13 +76,13 @@ async def _alter(
     return details_of(await api.submit_cluster(command), len(request.entries))
 
 
-def _entity(entry: alter.EntryData) -> QuotaEntity:
+def _entity(entry: access.EntryData) -> QuotaEntity:
     return tuple((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 async def describe_client_quotas(
-    api: ControllerApi, context: RequestContext, request: describe.DescribeClientQuotasRequest
-) -> describe.DescribeClientQuotasResponse:
+    api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
+) -> access.DescribeClientQuotasResponse:
     """The entities that have all the requested components; with `strict` those that have no others."""
     if not api.grants(context, "DescribeConfigs"):
         return _refused(DENIED.code, DENIED.message)
@@ -93,18 +92,18 @@ async def describe_client_quotas(
     quotas = api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
-    def entries(of: Sequence[QuotaEntity]) -> list[describe.EntryData]:
+    def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
         return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
 
     found = await in_turns(api, context, entities, ENTITIES_PER_COMMAND, entries)
-    return describe.DescribeClientQuotasResponse(entries=found)
+    return access.DescribeClientQuotasResponse(entries=found)
 
 
-def _refused(code: int, message: str) -> describe.DescribeClientQuotasResponse:
-    return describe.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+def _refused(code: int, message: str) -> access.DescribeClientQuotasResponse:
+    return access.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
 
 
-def _matches(entity: dict[str, str | None], request: describe.DescribeClientQuotasRequest) -> bool:
+def _matches(entity: dict[str, str | None], request: access.DescribeClientQuotasRequest) -> bool:
     if request.strict and len(entity) != len(request.components):
         return False
     return all(
@@ -113,14 +112,14 @@ def _matches(entity: dict[str, str | None], request: describe.DescribeClientQuot
     )
 
 
-def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> describe.EntryData:
-    return describe.EntryData(
-        entity=tuple(describe.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
-        values=tuple(describe.ValueData(key=key, value=value) for key, value in values),
+def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> access.DescribedEntryData:
+    return access.DescribedEntryData(
+        entity=tuple(access.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+        values=tuple(access.ValueData(key=key, value=value) for key, value in values),
     )
 
 
-def _wrong_with(components: Sequence[describe.ComponentData]) -> Rejection | None:
+def _wrong_with(components: Sequence[access.ComponentData]) -> Rejection | None:
     """Kafka's rules for filters, in its words (ClientQuotasImage.describe)."""
     seen: set[str] = set()
     for one in components:
@@ -136,7 +135,7 @@ def _wrong_with(components: Sequence[describe.ComponentData]) -> Rejection | Non
     return None
 
 
-def _wrong_with_component(one: describe.ComponentData, seen: set[str]) -> Rejection | None:
+def _wrong_with_component(one: access.ComponentData, seen: set[str]) -> Rejection | None:
     if not one.entity_type:
         return _invalid("Invalid empty entity type.")
     if one.entity_type in seen:

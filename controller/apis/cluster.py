@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
-from controller.kafka.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
+from controller.kafka.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
 
 BROKERS, CONTROLLERS = 1, 2

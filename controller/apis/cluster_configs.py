@@ -24,8 +24,8 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
-from controller.kafka.messages import ApiKey, alter_configs, describe_configs, incremental_alter_configs
-from controller.kafka.messages.api_versions import ApiVersion
+from controller.kafka.messages import ApiKey, configs
+from controller.kafka.messages.cluster import ApiVersion
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 
@@ -149,9 +149,9 @@ def _with_defaults(result: Any) -> Any:
 def _failed(key: int, resource: Any, code: int, message: str) -> Any:
     """The row of a resource whose broker cannot be reached."""
     kinds: dict[int, Any] = {
-        ApiKey.DESCRIBE_CONFIGS: describe_configs.DescribeConfigsResult,
-        ApiKey.ALTER_CONFIGS: alter_configs.AlterConfigsResourceResponse,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.AlterConfigsResourceResponse,
+        ApiKey.DESCRIBE_CONFIGS: configs.DescribeConfigsResult,
+        ApiKey.ALTER_CONFIGS: configs.AlterConfigsResourceResponse,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.AlterConfigsResourceResponse,
     }
     return kinds[key](
         resource_type=resource.resource_type,

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.create_topics import CreatableTopicConfigs
-from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from controller.kafka.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from controller.kafka.messages.topics import CreatableTopicConfigs
 from controller.machine.configs.views import ConfigEntry, described_configs, effective_configs
 from controller.machine.state import Settings
 from events.catalog import Configs

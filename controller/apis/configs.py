@@ -15,10 +15,8 @@ from controller.apis.config_entries import describable_configs
 from controller.apis.group_configs import described_group
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import alter_configs as alter
-from controller.kafka.messages import incremental_alter_configs as incremental
-from controller.kafka.messages.describe_configs import (
+from controller.kafka.messages import ApiKey, configs
+from controller.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
@@ -127,17 +125,17 @@ def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeCon
 
 
 async def alter_configs(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, request: alter.AlterConfigsRequest
-) -> alter.AlterConfigsResponse:
+    api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
+) -> configs.AlterConfigsResponse:
     """Replace all the configs that each topic, or resource of the kinds `others`, has."""
     wanted = [
         _Wanted(r.resource_type, r.resource_name, tuple(ConfigOp(c.name, OpType.SET, c.value) for c in r.configs))
         for r in request.resources
     ]
     outcomes = await _alter(api, others, context, wanted, request.validate_only)
-    return alter.AlterConfigsResponse(
+    return configs.AlterConfigsResponse(
         responses=tuple(
-            alter.AlterConfigsResourceResponse(
+            configs.AlterConfigsResourceResponse(
                 resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
             )
             for one, (code, message) in zip(wanted, outcomes, strict=True)
@@ -149,8 +147,8 @@ async def incremental_alter_configs(
     api: ControllerApi,
     others: frozenset[int],
     context: RequestContext,
-    request: incremental.IncrementalAlterConfigsRequest,
-) -> incremental.IncrementalAlterConfigsResponse:
+    request: configs.IncrementalAlterConfigsRequest,
+) -> configs.IncrementalAlterConfigsResponse:
     """Set, delete, append to and subtract from configs of each topic, or resource of the kinds `others`."""
     wanted = [
         _Wanted(
@@ -159,9 +157,9 @@ async def incremental_alter_configs(
         for r in request.resources
     ]
     outcomes = await _alter(api, others, context, wanted, request.validate_only)
-    return incremental.IncrementalAlterConfigsResponse(
+    return configs.IncrementalAlterConfigsResponse(
         responses=tuple(
-            incremental.AlterConfigsResourceResponse(
+            configs.AlterConfigsResourceResponse(
                 resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
             )
             for one, (code, message) in zip(wanted, outcomes, strict=True)

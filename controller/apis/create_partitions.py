@@ -6,7 +6,7 @@ from collections import Counter
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.create_partitions import (
+from controller.kafka.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,

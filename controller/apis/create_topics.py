@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controller.apis.config_entries import creatable_configs
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages.create_topics import (
+from controller.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,

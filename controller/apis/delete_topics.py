@@ -7,13 +7,13 @@ from collections import Counter
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.delete_topics import (
+from controller.kafka.messages.message import ZERO_UUID
+from controller.kafka.messages.topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from controller.kafka.messages.message import ZERO_UUID
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode

@@ -11,14 +11,14 @@ from controller.controller_api import ControllerApi, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import Encoded
-from controller.kafka.messages.describe_topic_partitions import (
+from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.topics import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.machine import validation
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic

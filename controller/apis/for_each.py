@@ -9,37 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_client_quotas as quotas
-from controller.kafka.messages import alter_configs as alter
-from controller.kafka.messages import alter_user_scram_credentials as scram
-from controller.kafka.messages import create_acls as acl_creation
-from controller.kafka.messages import create_partitions as partitions
-from controller.kafka.messages import create_topics as creation
-from controller.kafka.messages import delete_acls as acl_deletion
-from controller.kafka.messages import delete_topics as deletion
-from controller.kafka.messages import incremental_alter_configs as incremental
+from controller.kafka.messages import ApiKey, Message, access, configs, topics
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 
 
-def created_topic(request: creation.CreateTopicsRequest, error: Detail) -> creation.CreateTopicsResponse:
+def created_topic(request: topics.CreateTopicsRequest, error: Detail) -> topics.CreateTopicsResponse:
     """The error for every topic."""
     names = dict.fromkeys(topic.name for topic in request.topics)
-    return creation.CreateTopicsResponse(
+    return topics.CreateTopicsResponse(
         topics=tuple(
-            creation.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
-            for name in names
+            topics.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message) for name in names
         )
     )
 
 
-def deleted_topic(request: deletion.DeleteTopicsRequest, error: Detail) -> deletion.DeleteTopicsResponse:
+def deleted_topic(request: topics.DeleteTopicsRequest, error: Detail) -> topics.DeleteTopicsResponse:
     """The error for every topic."""
-    wanted = request.topics or tuple(deletion.DeleteTopicState(name=name) for name in request.topic_names)
-    return deletion.DeleteTopicsResponse(
+    wanted = request.topics or tuple(topics.DeleteTopicState(name=name) for name in request.topic_names)
+    return topics.DeleteTopicsResponse(
         responses=tuple(
-            deletion.DeletableTopicResult(
+            topics.DeletableTopicResult(
                 name=one.name, topic_id=one.topic_id, error_code=error.code, error_message=error.message
             )
             for one in wanted
@@ -47,21 +37,21 @@ def deleted_topic(request: deletion.DeleteTopicsRequest, error: Detail) -> delet
     )
 
 
-def grown_topic(request: partitions.CreatePartitionsRequest, error: Detail) -> partitions.CreatePartitionsResponse:
+def grown_topic(request: topics.CreatePartitionsRequest, error: Detail) -> topics.CreatePartitionsResponse:
     """The error for every topic."""
-    return partitions.CreatePartitionsResponse(
+    return topics.CreatePartitionsResponse(
         results=tuple(
-            partitions.CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            topics.CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
             for topic in request.topics
         )
     )
 
 
-def altered_resource(request: alter.AlterConfigsRequest, error: Detail) -> alter.AlterConfigsResponse:
+def altered_resource(request: configs.AlterConfigsRequest, error: Detail) -> configs.AlterConfigsResponse:
     """The error for every resource."""
-    return alter.AlterConfigsResponse(
+    return configs.AlterConfigsResponse(
         responses=tuple(
-            alter.AlterConfigsResourceResponse(
+            configs.AlterConfigsResourceResponse(
                 resource_type=one.resource_type,
                 resource_name=one.resource_name,
                 error_code=error.code,
@@ -73,12 +63,12 @@ def altered_resource(request: alter.AlterConfigsRequest, error: Detail) -> alter
 
 
 def incrementally_altered_resource(
-    request: incremental.IncrementalAlterConfigsRequest, error: Detail
-) -> incremental.IncrementalAlterConfigsResponse:
+    request: configs.IncrementalAlterConfigsRequest, error: Detail
+) -> configs.IncrementalAlterConfigsResponse:
     """The error for every resource."""
-    return incremental.IncrementalAlterConfigsResponse(
+    return configs.IncrementalAlterConfigsResponse(
         responses=tuple(
-            incremental.AlterConfigsResourceResponse(
+            configs.AlterConfigsResourceResponse(
                 resource_type=one.resource_type,
                 resource_name=one.resource_name,
                 error_code=error.code,
@@ -89,44 +79,42 @@ def incrementally_altered_resource(
     )
 
 
-def created_acl(request: acl_creation.CreateAclsRequest, error: Detail) -> acl_creation.CreateAclsResponse:
+def created_acl(request: access.CreateAclsRequest, error: Detail) -> access.CreateAclsResponse:
     """The error for every entry."""
-    return acl_creation.CreateAclsResponse(
+    return access.CreateAclsResponse(
         results=tuple(
-            acl_creation.AclCreationResult(error_code=error.code, error_message=error.message)
-            for _ in request.creations
+            access.AclCreationResult(error_code=error.code, error_message=error.message) for _ in request.creations
         )
     )
 
 
-def deleted_acl(request: acl_deletion.DeleteAclsRequest, error: Detail) -> acl_deletion.DeleteAclsResponse:
+def deleted_acl(request: access.DeleteAclsRequest, error: Detail) -> access.DeleteAclsResponse:
     """The error for every filter."""
-    return acl_deletion.DeleteAclsResponse(
+    return access.DeleteAclsResponse(
         filter_results=tuple(
-            acl_deletion.DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
-            for _ in request.filters
+            access.DeleteAclsFilterResult(error_code=error.code, error_message=error.message) for _ in request.filters
         )
     )
 
 
-def altered_quota(request: quotas.AlterClientQuotasRequest, error: Detail) -> quotas.AlterClientQuotasResponse:
+def altered_quota(request: access.AlterClientQuotasRequest, error: Detail) -> access.AlterClientQuotasResponse:
     """The error for every entity."""
-    return quotas.AlterClientQuotasResponse(
+    return access.AlterClientQuotasResponse(
         entries=tuple(
-            quotas.AlteredEntryData(error_code=error.code, error_message=error.message, entity=entry.entity)
+            access.AlteredEntryData(error_code=error.code, error_message=error.message, entity=entry.entity)
             for entry in request.entries
         )
     )
 
 
 def altered_user(
-    request: scram.AlterUserScramCredentialsRequest, error: Detail
-) -> scram.AlterUserScramCredentialsResponse:
+    request: access.AlterUserScramCredentialsRequest, error: Detail
+) -> access.AlterUserScramCredentialsResponse:
     """The error for every user."""
     users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
-    return scram.AlterUserScramCredentialsResponse(
+    return access.AlterUserScramCredentialsResponse(
         results=tuple(
-            scram.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
+            access.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
             for user in users
         )
     )

@@ -6,7 +6,7 @@ from controller.apis.broker_configs import in_force_of_all
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi
-from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
+from controller.kafka.messages.configs import DescribeConfigsResourceResult
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
 from controller.machine.configs.values import ConfigType, canonical_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym

@@ -16,7 +16,7 @@ from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -12,13 +12,13 @@ from functools import partial
 from controller.apis.bounds import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import describe_groups as groups
-from controller.kafka.messages import find_coordinator as coordinators
-from controller.kafka.messages import list_offsets as offsets
-from controller.kafka.messages import offset_fetch as committed
-from controller.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from controller.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from controller.kafka.messages import ApiKey, clients
+from controller.kafka.messages.clients import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 
@@ -45,29 +45,29 @@ def reads(api: ControllerApi) -> dict[int, Handler]:
 
 
 async def list_offsets(
-    api: ControllerApi, context: RequestContext, request: offsets.ListOffsetsRequest
-) -> offsets.ListOffsetsResponse:
+    api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
+) -> clients.ListOffsetsResponse:
     """Offset 0 at both ends of a partition, and none (-1) at any time."""
 
-    def answered(wanted: Sequence[offsets.ListOffsetsTopic]) -> Iterator[offsets.ListOffsetsTopicResponse]:
+    def answered(wanted: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
         for each in wanted:
             denied = not api.grants(context, "Describe", each.name)
             topic = None if denied else api.topic(each.name)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            yield offsets.ListOffsetsTopicResponse(
+            yield clients.ListOffsetsTopicResponse(
                 name=each.name,
                 partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
             )
 
-    return offsets.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, AT_ONCE, answered))
+    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, AT_ONCE, answered))
 
 
 def _offset(
-    version: int, topic: Topic | None, wanted: offsets.ListOffsetsPartition, otherwise: ErrorCode
-) -> offsets.ListOffsetsPartitionResponse:
+    version: int, topic: Topic | None, wanted: clients.ListOffsetsPartition, otherwise: ErrorCode
+) -> clients.ListOffsetsPartitionResponse:
     index, timestamp = wanted.partition_index, wanted.timestamp
     if topic is None or not 0 <= index < len(topic.partitions):
-        return offsets.ListOffsetsPartitionResponse(partition_index=index, error_code=int(otherwise))
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(otherwise))
     epoch = topic.partitions[index].leader_epoch
     code = ErrorCode.NONE
     if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
@@ -78,34 +78,34 @@ def _offset(
         is_older = wanted.current_leader_epoch < epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
     if code or timestamp not in AT_AN_END:
-        return offsets.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
-    return offsets.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
+    return clients.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
 
 
 async def offset_fetch(
-    api: ControllerApi, context: RequestContext, request: committed.OffsetFetchRequest
-) -> committed.OffsetFetchResponse:
+    api: ControllerApi, context: RequestContext, request: clients.OffsetFetchRequest
+) -> clients.OffsetFetchResponse:
     """No offset is committed, of missing topics neither, as in Kafka. Version 1 has errors of partitions alone."""
     denied = _denial(api, context, request.group_id)
 
     def answered(
-        wanted: Sequence[committed.OffsetFetchRequestTopic],
-    ) -> Iterator[committed.OffsetFetchResponseTopic]:
+        wanted: Sequence[clients.OffsetFetchRequestTopic],
+    ) -> Iterator[clients.OffsetFetchResponseTopic]:
         for topic in wanted:
             code = denied or _invisible(api, context, topic.name)
-            yield committed.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
+            yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
 
     if denied and context.api_version >= 2:
-        return committed.OffsetFetchResponse(error_code=int(denied))
+        return clients.OffsetFetchResponse(error_code=int(denied))
     topics = await in_turns(api, context, request.topics or (), AT_ONCE, answered)
-    return committed.OffsetFetchResponse(topics=topics)
+    return clients.OffsetFetchResponse(topics=topics)
 
 
 def _uncommitted(
-    topic: committed.OffsetFetchRequestTopic, code: ErrorCode
-) -> tuple[committed.OffsetFetchResponsePartition, ...]:
+    topic: clients.OffsetFetchRequestTopic, code: ErrorCode
+) -> tuple[clients.OffsetFetchResponsePartition, ...]:
     return tuple(
-        committed.OffsetFetchResponsePartition(
+        clients.OffsetFetchResponsePartition(
             partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
         )
         for index in topic.partition_indexes
@@ -122,41 +122,41 @@ def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCod
 
 
 async def find_coordinator(
-    api: ControllerApi, context: RequestContext, request: coordinators.FindCoordinatorRequest
-) -> coordinators.FindCoordinatorResponse:
+    api: ControllerApi, context: RequestContext, request: clients.FindCoordinatorRequest
+) -> clients.FindCoordinatorResponse:
     """The first node."""
     node = api.nodes()[0]
 
-    def answered(keys: Sequence[str]) -> Iterator[coordinators.Coordinator]:
+    def answered(keys: Sequence[str]) -> Iterator[clients.Coordinator]:
         for key in keys:
             code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
             if code:
-                yield coordinators.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
+                yield clients.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
             else:
-                yield coordinators.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+                yield clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
     if context.api_version >= 4:
         found = await in_turns(api, context, request.coordinator_keys, AT_ONCE, answered)
-        return coordinators.FindCoordinatorResponse(coordinators=found)
+        return clients.FindCoordinatorResponse(coordinators=found)
     (one,) = answered([request.key])
-    return coordinators.FindCoordinatorResponse(
-        error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
-    )
+    return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
 
 
 async def describe_groups(
-    api: ControllerApi, context: RequestContext, request: groups.DescribeGroupsRequest
-) -> groups.DescribeGroupsResponse:
+    api: ControllerApi, context: RequestContext, request: clients.DescribeGroupsRequest
+) -> clients.DescribeGroupsResponse:
     """A group that does not exist is dead; from version 6 on it is an error too (KIP-1043)."""
 
-    def answered(wanted: Sequence[str]) -> Iterator[groups.DescribedGroup]:
+    def answered(wanted: Sequence[str]) -> Iterator[clients.DescribedGroup]:
         for group in wanted:
             code, message = _denial(api, context, group), None
             if not code and context.api_version >= 6:
                 code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
-            yield groups.DescribedGroup(group_id=group, group_state="Dead", error_code=int(code), error_message=message)
+            yield clients.DescribedGroup(
+                group_id=group, group_state="Dead", error_code=int(code), error_message=message
+            )
 
-    return groups.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, AT_ONCE, answered))
+    return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, AT_ONCE, answered))
 
 
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:

@@ -29,8 +29,8 @@ from controller.kafka.handling import (
     PassedRequest,
     RequestContext,
 )
-from controller.kafka.messages.api_versions import ApiVersion
-from controller.kafka.messages.metadata import MetadataRequest
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.topics import MetadataRequest
 from events.names import BrokerId
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.produce import (
+from controller.kafka.messages.clients import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

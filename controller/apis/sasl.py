@@ -8,8 +8,12 @@ from typing import Final
 
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from controller.machine.errors import ErrorCode
 
 

@@ -14,18 +14,16 @@ from controller.apis.acls import details_of
 from controller.apis.bounds import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.alter_user_scram_credentials import (
+from controller.kafka.messages.access import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from controller.kafka.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from controller.kafka.sasl.scram import keys_of
 from controller.machine.access.credentials import MECHANISMS

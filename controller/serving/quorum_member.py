@@ -37,7 +37,7 @@ from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.controller_registration import ControllerRegistrationRequest
+from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.release import RELEASE
 from controller.serving.loop_guard import LoopGuard
 from controller.settings.load import ServeSettings

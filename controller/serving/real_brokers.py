@@ -28,11 +28,13 @@ from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
-from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
-from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
-from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
-from controller.kafka.messages.unregister_controller import UnregisterControllerResponse
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+    UnregisterBrokerResponse,
+    UnregisterControllerResponse,
+)
 from controller.machine.state import Quorum
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError

@@ -11,13 +11,20 @@ from controller.access.authorizer import StandardAuthorizer
 from controller.apis import client_quotas
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from controller.kafka.messages.create_acls import AclCreation, CreateAclsRequest
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from controller.kafka.messages.describe_acls import DescribeAclsRequest
-from controller.kafka.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.access import (
+    AclCreation,
+    AlterClientQuotasRequest,
+    ComponentData,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
 from controller.machine.acls import Acls
 from controller.machine.errors import ErrorCode
 from events.access import AclsCreated, AclsDeleted, AsksRefused, QuotasChanged

@@ -12,14 +12,14 @@ from controller.apis.produce import produce
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import (
+from controller.kafka.messages.cluster import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from tests.apis.rig import ENDPOINT, rig
 
 

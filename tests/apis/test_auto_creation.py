@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from controller.machine.commands.commands import TopicCommand
 from events.catalog import CreateRejected, CreateRequested, TopicCreated
 from events.codec import decode_event

@@ -9,16 +9,17 @@ import pytest
 
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.alter_configs import AlterableConfig as Replacement
-from controller.kafka.messages.alter_configs import AlterConfigsRequest
-from controller.kafka.messages.alter_configs import AlterConfigsResource as Replaced
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.incremental_alter_configs import (
+from controller.kafka.messages.configs import (
     AlterableConfig,
+    AlterConfigsRequest,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from controller.kafka.messages.configs import AlterableConfig as Replacement
+from controller.kafka.messages.configs import AlterConfigsResource as Replaced
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.configs.changes import OpType
 from controller.machine.configs.resource_configs import LISTS
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS

@@ -11,8 +11,8 @@ from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.kafka.codec.codec import decode_request, encode_response, parse_header
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersion
-from controller.kafka.messages.describe_configs import (
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -6,7 +6,7 @@ import pytest
 
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from events.catalog import CreateRejected
 from events.codec import decode_event
 from tests.apis.rig import Rig, rig

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.incremental_alter_configs import (
+from controller.kafka.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from controller.machine.configs.changes import OpType

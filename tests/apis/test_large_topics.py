@@ -11,9 +11,8 @@ from controller.apis import metadata
 from controller.apis.metadata import LARGE
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from controller.kafka.messages.message import OPERATIONS_OMITTED
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
 from controller.machine.state import Topic
 from events.catalog import Partition
 from events.names import BrokerId, Offset, TopicId, TopicName

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.alter_configs import AlterConfigsRequest
-from controller.kafka.messages.alter_configs import AlterConfigsResource as Resource
-from controller.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.describe_groups import DescribeGroupsRequest
-from controller.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
-from controller.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
-from controller.kafka.messages.describe_user_scram_credentials import (
+from controller.kafka.messages.access import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResult,
     UserName,
 )
-from controller.kafka.messages.find_coordinator import FindCoordinatorRequest
-from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from controller.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from controller.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from controller.kafka.messages.clients import (
+    DescribeGroupsRequest,
+    DescribeLogDirsRequest,
+    FindCoordinatorRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from controller.kafka.messages.configs import AlterConfigsRequest, DescribeConfigsRequest, DescribeConfigsResource
+from controller.kafka.messages.configs import AlterConfigsResource as Resource
+from controller.kafka.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    DescribeTopicPartitionsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
+)
 from controller.machine.errors import ErrorCode
 from events.catalog import CreateRejected
 from events.codec import decode_event

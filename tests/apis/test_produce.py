@@ -14,14 +14,14 @@ from controller.apis.api_versions import with_api_versions
 from controller.apis.produce import REFUSAL, handle, produce
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from controller.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from controller.kafka.server.server import KafkaServer
 
 REQUEST = ProduceRequest(

@@ -6,7 +6,7 @@ from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from controller.kafka.messages.cluster import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from controller.machine.commands.commands import AllocateProducerIds
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions.reports import PRODUCER_IDS_PER_BLOCK

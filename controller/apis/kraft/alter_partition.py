@@ -8,13 +8,13 @@ from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.alter_partition import (
+from controller.kafka.messages.cluster import (
+    AlterPartitionData,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    RequestPartitionData,
-    RequestTopicData,
-    ResponsePartitionData,
-    ResponseTopicData,
+    AlterPartitionResult,
+    AlterPartitionTopic,
+    AlterPartitionTopicResult,
 )
 from controller.machine.commands.commands import AlterPartition, IsrReport
 from controller.machine.decision import PartitionAnswer
@@ -49,7 +49,7 @@ class AlterPartitionHandler:
         for topic in request.topics:
             name = names[topic.topic_id]
             parts = _unknown(topic) if name is None else answers[name]
-            topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
+            topics.append(AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
         return AlterPartitionResponse(topics=tuple(topics))
 
     def _commands(
@@ -57,7 +57,7 @@ class AlterPartitionHandler:
         context: RequestContext,
         request: AlterPartitionRequest,
         names: Mapping[bytes, TopicName | None],
-        portion: Sequence[tuple[RequestTopicData, Sequence[RequestPartitionData]]],
+        portion: Sequence[tuple[AlterPartitionTopic, Sequence[AlterPartitionData]]],
     ) -> list[AlterPartition]:
         stamped = stamp(self._api.controller, "isr")
         return [
@@ -72,7 +72,7 @@ class AlterPartitionHandler:
             for topic, partitions in portion
         ]
 
-    def _report(self, one: RequestPartitionData, version: int) -> IsrReport:
+    def _report(self, one: AlterPartitionData, version: int) -> IsrReport:
         if version >= EPOCHS_SINCE:
             isr = tuple(BrokerId(member.broker_id) for member in one.new_isr_with_epochs)
             epochs = tuple(
@@ -85,15 +85,15 @@ class AlterPartitionHandler:
         )
 
 
-def _unknown(topic: RequestTopicData) -> tuple[PartitionAnswer, ...]:
+def _unknown(topic: AlterPartitionTopic) -> tuple[PartitionAnswer, ...]:
     return tuple(PartitionAnswer(one.partition_index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in topic.partitions)
 
 
-def _partition(answer: PartitionAnswer) -> ResponsePartitionData:
+def _partition(answer: PartitionAnswer) -> AlterPartitionResult:
     state = answer.state
     if state is None:
-        return ResponsePartitionData(partition_index=answer.partition, error_code=answer.code)
-    return ResponsePartitionData(
+        return AlterPartitionResult(partition_index=answer.partition, error_code=answer.code)
+    return AlterPartitionResult(
         partition_index=answer.partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,

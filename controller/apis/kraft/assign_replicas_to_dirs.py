@@ -8,7 +8,7 @@ from controller.apis.kraft.epochs import BrokerEpochs, as_brokers_take_it
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import assign_replicas_to_dirs
+from controller.kafka.messages import cluster
 from controller.machine.commands.commands import AssignDirectories
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId, TopicId, TopicName
@@ -27,36 +27,34 @@ class AssignReplicasToDirsHandler:
         self._epochs = epochs
 
     async def __call__(
-        self, context: RequestContext, request: assign_replicas_to_dirs.AssignReplicasToDirsRequest
-    ) -> assign_replicas_to_dirs.AssignReplicasToDirsResponse:
+        self, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
+    ) -> cluster.AssignReplicasToDirsResponse:
         """Put what the broker reports in portions, one command a topic."""
         if not self._api.grants(context, "ClusterAction"):
-            return assign_replicas_to_dirs.AssignReplicasToDirsResponse(
-                error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            )
+            return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if any(self._epochs.is_anothers(request.broker_id, directory.id_) for directory in request.directories):
             # A second process with the broker's id: it follows the metadata log, and takes the broker's epoch from
             # there. The two would undo each other's word for ever.
-            return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+            return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         codes: _Codes = {}
         for portion in in_portions(_by_topic(request).items()):
             commands = self._commands(request, portion)
             for command, answer in zip(commands, await self._api.submit(commands), strict=True):
                 if answer.code:
                     code = as_brokers_take_it(answer.code)
-                    return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=code)
+                    return cluster.AssignReplicasToDirsResponse(error_code=code)
                 codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
         directories = tuple(
-            assign_replicas_to_dirs.ResponseDirectoryData(
+            cluster.AssignReplicasDirectoryResult(
                 id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
             )
             for directory in request.directories
         )
-        return assign_replicas_to_dirs.AssignReplicasToDirsResponse(directories=directories)
+        return cluster.AssignReplicasToDirsResponse(directories=directories)
 
     def _commands(
         self,
-        request: assign_replicas_to_dirs.AssignReplicasToDirsRequest,
+        request: cluster.AssignReplicasToDirsRequest,
         portion: Sequence[tuple[bytes, Sequence[_Pair]]],
     ) -> list[AssignDirectories]:
         stamped = stamp(self._api.controller, "directories")
@@ -75,7 +73,7 @@ class AssignReplicasToDirsHandler:
         ]
 
 
-def _by_topic(request: assign_replicas_to_dirs.AssignReplicasToDirsRequest) -> dict[bytes, list[_Pair]]:
+def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[_Pair]]:
     found: dict[bytes, list[_Pair]] = {}
     for directory in request.directories:
         for topic in directory.topics:
@@ -84,11 +82,11 @@ def _by_topic(request: assign_replicas_to_dirs.AssignReplicasToDirsRequest) -> d
     return found
 
 
-def _coded(topic: assign_replicas_to_dirs.RequestTopicData, codes: _Codes) -> assign_replicas_to_dirs.ResponseTopicData:
-    return assign_replicas_to_dirs.ResponseTopicData(
+def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignReplicasTopicResult:
+    return cluster.AssignReplicasTopicResult(
         topic_id=topic.topic_id,
         partitions=tuple(
-            assign_replicas_to_dirs.ResponsePartitionData(
+            cluster.AssignReplicasPartitionResult(
                 partition_index=one.partition_index, error_code=codes[topic.topic_id, one.partition_index]
             )
             for one in topic.partitions

@@ -16,9 +16,14 @@ from controller.brokers.kraft.membership import Membership
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from controller.kafka.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from controller.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker

@@ -15,11 +15,9 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.controller_registration import (
+from controller.kafka.messages.cluster import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
-)
-from controller.kafka.messages.unregister_controller import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
 )

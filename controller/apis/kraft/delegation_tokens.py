@@ -5,15 +5,14 @@ them disabled, for want of a `delegation.token.secret.key`. Those of a cluster t
 from __future__ import annotations
 
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.create_delegation_token import (
+from controller.kafka.messages.access import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
-)
-from controller.kafka.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
 )
-from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from controller.machine.errors import ErrorCode
 
 _DISABLED = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, Reply, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import elect_leaders
+from controller.kafka.messages import topics as topics_messages
 from controller.machine.commands.commands import ElectLeaders
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
@@ -25,21 +25,21 @@ class ElectLeadersHandler:
         self._api = api
 
     async def __call__(
-        self, context: RequestContext, request: elect_leaders.ElectLeadersRequest
-    ) -> elect_leaders.ElectLeadersResponse:
+        self, context: RequestContext, request: topics_messages.ElectLeadersRequest
+    ) -> topics_messages.ElectLeadersResponse:
         """Elect for each partition for itself. For all partitions (null) those that need no election are left out."""
         if not self._api.grants(context, "Alter"):
-            return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+            return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if request.election_type not in (PREFERRED, UNCLEAN):
-            return elect_leaders.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-        results: list[elect_leaders.ReplicaElectionResult] = []
+            return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        results: list[topics_messages.ReplicaElectionResult] = []
         everything = request.topic_partitions is None
         for portion in in_portions(self._wanted(request)):
             answers = await self._elect(context, portion, request.election_type == UNCLEAN)
             results += (_result(answer, everything) for answer in answers)
-        return elect_leaders.ElectLeadersResponse(replica_election_results=_joined(results))
+        return topics_messages.ElectLeadersResponse(replica_election_results=_joined(results))
 
-    def _wanted(self, request: elect_leaders.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+    def _wanted(self, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
         if request.topic_partitions is not None:
             merged: dict[str, list[int]] = {}
             for topic in request.topic_partitions:
@@ -72,23 +72,25 @@ class ElectLeadersHandler:
         )
 
 
-def _joined(results: Iterable[elect_leaders.ReplicaElectionResult]) -> tuple[elect_leaders.ReplicaElectionResult, ...]:
+def _joined(
+    results: Iterable[topics_messages.ReplicaElectionResult],
+) -> tuple[topics_messages.ReplicaElectionResult, ...]:
     """The results, each topic once: one that has many partitions comes in several portions."""
-    by_topic: dict[str, list[elect_leaders.PartitionResult]] = {}
+    by_topic: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
     for result in results:
         by_topic.setdefault(result.topic, []).extend(result.partition_result)
     return tuple(
-        elect_leaders.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
+        topics_messages.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
         for topic, each in by_topic.items()
     )
 
 
-def _result(answer: Answer, everything: bool) -> elect_leaders.ReplicaElectionResult:
+def _result(answer: Answer, everything: bool) -> topics_messages.ReplicaElectionResult:
     not_needed = int(ErrorCode.ELECTION_NOT_NEEDED)
-    return elect_leaders.ReplicaElectionResult(
+    return topics_messages.ReplicaElectionResult(
         topic=answer.topic_name,
         partition_result=tuple(
-            elect_leaders.PartitionResult(
+            topics_messages.ElectionPartitionResult(
                 partition_id=one.partition,
                 error_code=answer.code or one.code,
                 error_message=answer.message or one.message or None,

@@ -18,7 +18,7 @@ from controller.kafka.codec.primitives import MalformedRequest, read_string_leng
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from controller.kafka.server.protocol import READ_AT_ONCE_BYTES_MAX
 from controller.kafka.session import Session, normal_host
 from controller.machine.errors import ErrorCode

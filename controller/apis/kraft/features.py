@@ -15,9 +15,10 @@ from controller.brokers.kraft.quorum.registered import Registered, RegisteredCon
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
-from controller.kafka.messages.update_features import (
+from controller.kafka.messages.cluster import (
     FeatureUpdateKey,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,

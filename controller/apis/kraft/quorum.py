@@ -16,8 +16,7 @@ from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse
+from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
 
 LOGGED_EVERY_S: Final = 30.0

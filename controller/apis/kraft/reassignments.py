@@ -8,18 +8,16 @@ from collections.abc import Iterator, Sequence
 from controller.apis.bounds import slices
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.alter_partition_reassignments import (
+from controller.kafka.messages.topics import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
-from controller.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from controller.machine.commands.commands import Reassignment, ReassignPartitions
 from controller.machine.decision import Answer

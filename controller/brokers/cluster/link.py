@@ -39,13 +39,11 @@ from controller.brokers.cluster.wire import (
     decoded,
 )
 from controller.kafka.codec.codec import encode_request
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_partition_reassignments as reassignments
-from controller.kafka.messages import describe_configs as configs_api
-from controller.kafka.messages import describe_log_dirs as log_dirs
-from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.messages.metadata import MetadataResponseTopic as TopicAnswer
+from controller.kafka.messages import ApiKey, Message, clients, configs
+from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.machine.commands.cluster import SeenPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
@@ -167,8 +165,8 @@ class ClusterLink:
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
         """The explicit configs of topics, sorted by name; topics that are unknown are left out. Raises
         ClusterUnreachable."""
-        wanted = tuple(configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
-        request, kind = configs_api.DescribeConfigsRequest(resources=wanted), configs_api.DescribeConfigsResponse
+        wanted = tuple(configs.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
+        request, kind = configs.DescribeConfigsRequest(resources=wanted), configs.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
         return {
             TopicName(result.resource_name): tuple(
@@ -184,7 +182,7 @@ class ClusterLink:
         key = ApiKey.DESCRIBE_LOG_DIRS
         if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.spoken.api_keys):
             return {}
-        request, kind = log_dirs.DescribeLogDirsRequest(topics=()), log_dirs.DescribeLogDirsResponse
+        request, kind = clients.DescribeLogDirsRequest(topics=()), clients.DescribeLogDirsResponse
         answer = await self.connections.call(address, key, LOG_DIRS_VERSION, request, kind)
         return {each.log_dir: each.is_cordoned for each in answer.results if not each.error_code}
 
@@ -270,12 +268,12 @@ class ClusterLink:
     async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
         """Give partitions of a topic other replicas (KIP-455). Raises ClusterUnreachable."""
         partitions = tuple(
-            reassignments.ReassignablePartition(partition_index=index, replicas=ids)
+            topics_messages.ReassignablePartition(partition_index=index, replicas=ids)
             for index, ids in sorted(replicas.items())
         )
-        topic = reassignments.ReassignableTopic(name=name, partitions=partitions)
-        request = reassignments.AlterPartitionReassignmentsRequest(topics=(topic,))
-        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassignments.AlterPartitionReassignmentsResponse
+        topic = topics_messages.ReassignableTopic(name=name, partitions=partitions)
+        request = topics_messages.AlterPartitionReassignmentsRequest(topics=(topic,))
+        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics_messages.AlterPartitionReassignmentsResponse
         answer = await self.connections.call(self._first(), key, REASSIGNMENTS_VERSION, request, kind)
         each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
         errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]

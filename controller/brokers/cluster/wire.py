@@ -16,8 +16,12 @@ from controller.brokers.cluster.security import NotAuthenticated, Security
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 Address = tuple[str, int]
 M = TypeVar("M", bound=Message)

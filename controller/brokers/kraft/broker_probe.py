@@ -9,8 +9,8 @@ from typing import Final
 from controller.brokers.cluster import wire
 from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.wire import ClusterUnreachable, M
-from controller.kafka.messages import ApiKey, Message, list_offsets
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages import ApiKey, Message, clients
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.machine.errors import ErrorCode
 from events.catalog import Endpoint
 from events.names import TopicName
@@ -46,16 +46,16 @@ class BrokerConnection:
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
         """Whether the broker serves as leader of all these partitions, by topic. Raises Unanswered."""
         topics = tuple(
-            list_offsets.ListOffsetsTopic(
+            clients.ListOffsetsTopic(
                 name=name,
                 partitions=tuple(
-                    list_offsets.ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+                    clients.ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
                 ),
             )
             for name, indexes in partitions.items()
         )
-        request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
-        kind = list_offsets.ListOffsetsResponse
+        request = clients.ListOffsetsRequest(replica_id=-1, topics=topics)
+        kind = clients.ListOffsetsResponse
         response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
         return all(_judge(partition.error_code) for topic in response.topics for partition in topic.partitions)
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
-from controller.kafka.messages.api_versions import SupportedFeatureKey
+from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.machine.state import Broker
 
 KRAFT_VERSION: Final = "kraft.version"

@@ -23,8 +23,7 @@ from controller.brokers.kraft.log.carried import carried
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.segment import FilePart
-from controller.kafka.messages import Message
-from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
 from events.codec import decode_event
 from events.followed import followed
@@ -65,14 +64,14 @@ class EventPages:
     @staticmethod
     def takes(request: Message) -> bool:
         """Whether a request is for a page."""
-        if not isinstance(request, fs.FetchSnapshotRequest) or len(request.topics) != 1:
+        if not isinstance(request, quorum.FetchSnapshotRequest) or len(request.topics) != 1:
             return False
         return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1
 
-    async def respond(self, request: fs.FetchSnapshotRequest, applied: int) -> fs.FetchSnapshotResponse:
+    async def respond(self, request: quorum.FetchSnapshotRequest, applied: int) -> quorum.FetchSnapshotResponse:
         """The response to a request for a page; `applied` is up to where the metadata log is in the event log."""
         if request.cluster_id != self._log.cluster_id:
-            return fs.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return quorum.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
         part = request.topics[0].partitions[0]
         first, below = part.position, part.snapshot_id.end_offset
         data = None
@@ -83,11 +82,11 @@ class EventPages:
             async with self._turn:  # one at a time: each keeps a thread
                 loop = asyncio.get_running_loop()
                 data = await loop.run_in_executor(None, self._page, parts, first, below, end)
-        answer = fs.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
+        answer = quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
         if data is not None:
-            answer = fs.ResponsePartitionSnapshot(position=first, size=len(data), unaligned_records=data)
-        topic = fs.ResponseTopicSnapshot(name=EVENTS_TOPIC, partitions=(answer,))
-        return fs.FetchSnapshotResponse(topics=(topic,))
+            answer = quorum.ResponsePartitionSnapshot(position=first, size=len(data), unaligned_records=data)
+        topic = quorum.ResponseTopicSnapshot(name=EVENTS_TOPIC, partitions=(answer,))
+        return quorum.FetchSnapshotResponse(topics=(topic,))
 
     def _root(self, size: int) -> bytes | None:
         """In a thread: a page that has nothing but the root."""
@@ -159,14 +158,14 @@ async def missed_events(node: QuorumNode, log: EventLog, below: int) -> Page | N
 
 
 async def _requested(node: QuorumNode, place: Address, first: int, below: int) -> Page | None:
-    part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=first)
-    request = fs.FetchSnapshotRequest(
+    part = quorum.RequestPartitionSnapshot(snapshot_id=quorum.FetchSnapshotId(end_offset=below), position=first)
+    request = quorum.FetchSnapshotRequest(
         cluster_id=node.quorum.options.cluster_id,
         replica_id=node.quorum.me.id,
-        topics=(fs.RequestTopicSnapshot(name=EVENTS_TOPIC, partitions=(part,)),),
+        topics=(quorum.RequestTopicSnapshot(name=EVENTS_TOPIC, partitions=(part,)),),
     )
     response = await node.send(place, PURPOSE, request, REPLY_S)
-    if not isinstance(response, fs.FetchSnapshotResponse):
+    if not isinstance(response, quorum.FetchSnapshotResponse):
         return None
     try:
         answer = response.topics[0].partitions[0]

@@ -13,8 +13,9 @@ from controller.brokers.kraft.features import SUPPORTED
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.raft.voters import Voter
-from controller.kafka.messages import controller_registration as controllers
-from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
+from controller.kafka.messages import cluster as cluster_messages
+from controller.kafka.messages.cluster import BrokerRegistrationRequest
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from events.catalog import BrokerDetails, Endpoint, SupportedFeature
@@ -126,23 +127,23 @@ def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
 
 def controller_registration(
     me: Voter, incarnation: bytes, security_protocol: int
-) -> controllers.ControllerRegistrationRequest:
+) -> cluster_messages.ControllerRegistrationRequest:
     """What a controller reports: where it listens, and which features it works with."""
-    return controllers.ControllerRegistrationRequest(
+    return cluster_messages.ControllerRegistrationRequest(
         controller_id=me.id,
         incarnation_id=incarnation,
         listeners=tuple(
-            controllers.Listener(name=each.name, host=each.host, port=each.port, security_protocol=security_protocol)
+            Listener(name=each.name, host=each.host, port=each.port, security_protocol=security_protocol)
             for each in me.listeners
         ),
         features=tuple(
-            controllers.Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
+            Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
             for name, each in sorted(SUPPORTED.items())
         ),
     )
 
 
-def controller_record(request: controllers.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
+def controller_record(request: cluster_messages.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
     """The record of the metadata log that says so."""
     return kinds.RegisterControllerRecord(
         controller_id=request.controller_id,

@@ -14,7 +14,7 @@ from controller.brokers.kraft.quorum.raft.voters import Place
 from controller.cli import starting
 from controller.cli.terminal.tables import table
 from controller.cli.terminal.usage import complain
-from controller.kafka.messages.describe_quorum import ReplicaState
+from controller.kafka.messages.quorum import QuorumReplica
 from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
@@ -129,7 +129,7 @@ def _rows(shown: Standing) -> Iterator[tuple[object, ...]]:
     part = shown.quorum
     leader = next(each for each in part.current_voters if each.replica_id == part.leader_id)
 
-    def row(each: ReplicaState, role: str) -> tuple[object, ...]:
+    def row(each: QuorumReplica, role: str) -> tuple[object, ...]:
         behind_ms = leader.last_caught_up_timestamp - each.last_caught_up_timestamp
         caught_up = "never" if each.last_caught_up_timestamp < 0 else f"{max(0, behind_ms) / 1000:.1f} s ago"
         directory = uuid_text(each.replica_directory_id) if any(each.replica_directory_id) else "-"

@@ -22,8 +22,12 @@ from msgspec.structs import replace
 
 from controller.kafka.handling import Answer, ClientConnection, Disconnect, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from controller.kafka.sasl.conversation import Conversation, LoginRefused, StartConversation, Step, Users
 from controller.machine.errors import ErrorCode
 

@@ -22,7 +22,7 @@ from controller.kafka.codec.codec import RequestHeader
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAnswer, PassedRequest
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 
 Outcome = Literal[
     "answered", "unanswered", "unsupported", "malformed", "disconnected", "failed", "cancelled", "unauthenticated"

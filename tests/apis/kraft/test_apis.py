@@ -15,10 +15,12 @@ from controller.apis.kraft.envelope import FORWARDABLE
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
-from controller.kafka.messages.envelope import EnvelopeRequest
-from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from controller.kafka.messages.cluster import EnvelopeRequest
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath

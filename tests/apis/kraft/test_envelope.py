@@ -13,9 +13,13 @@ from controller.apis.kraft.envelope import EnvelopeHandler, UnreadablePrincipal,
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from controller.kafka.messages.metadata import MetadataRequest
+from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+)
 
 ANN = b"\0\0\x05User\x04ann\0\0"
 BROKER = RequestContext(int(ApiKey.ENVELOPE), 0)

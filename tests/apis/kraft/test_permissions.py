@@ -11,8 +11,7 @@ import pytest
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.describe_acls import DescribeAclsRequest
-from controller.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from controller.kafka.messages.access import DescribeAclsRequest, DescribeUserScramCredentialsRequest
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 

@@ -17,13 +17,7 @@ from controller.apis.kraft.elect_leaders import ElectLeadersHandler
 from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import (
-    ApiKey,
-    alter_partition,
-    alter_partition_reassignments,
-    assign_replicas_to_dirs,
-    elect_leaders,
-)
+from controller.kafka.messages import ApiKey, cluster, topics
 from events.names import BrokerId, TopicName
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
@@ -95,12 +89,12 @@ def check(api: ControllerApi) -> None:
 def test_in_sync_sets() -> None:
     api, epochs = ControllerApi(), Mock(machine_epoch=lambda _, epoch: epoch)
     reports = tuple(
-        alter_partition.RequestPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
+        cluster.AlterPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
         for index, one in enumerate(api.topic.partitions)
     )
-    topic = alter_partition.RequestTopicData(topic_id=api.topic.topic_id, partitions=reports)
+    topic = cluster.AlterPartitionTopic(topic_id=api.topic.topic_id, partitions=reports)
     epoch = api.rig.state.cluster.brokers[api.topic.partitions[0].leader].broker_epoch
-    request = alter_partition.AlterPartitionRequest(
+    request = cluster.AlterPartitionRequest(
         broker_id=api.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
     )
     response = answer(AlterPartitionHandler(api, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
@@ -116,8 +110,8 @@ def test_in_sync_sets() -> None:
 @pytest.mark.parametrize("everything", [True, False])
 def test_elections(everything: bool) -> None:
     api = ControllerApi()
-    named = (elect_leaders.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
-    request = elect_leaders.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
+    named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
+    request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
     response = answer(ElectLeadersHandler(api), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
     check(api)
     (result,) = response.replica_election_results
@@ -126,13 +120,8 @@ def test_elections(everything: bool) -> None:
 
 def test_reassignments() -> None:
     api = ControllerApi()
-    wanted = tuple(
-        alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=(1, 2))
-        for index in range(MANY)
-    )
-    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-        topics=(alter_partition_reassignments.ReassignableTopic(name="t", partitions=wanted),)
-    )
+    wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
+    request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
     handler = AlterPartitionReassignmentsHandler(api)  # type: ignore[arg-type]
     response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
     check(api)
@@ -145,10 +134,10 @@ def test_reassignments() -> None:
 def test_directories() -> None:
     api = ControllerApi()
     epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_anothers=lambda *_: False)
-    parts = tuple(assign_replicas_to_dirs.RequestPartitionData(partition_index=index) for index in range(MANY))
-    topic = assign_replicas_to_dirs.RequestTopicData(topic_id=api.topic.topic_id, partitions=parts)
-    directory = assign_replicas_to_dirs.RequestDirectoryData(id_=b"d" * 16, topics=(topic,))
-    request = assign_replicas_to_dirs.AssignReplicasToDirsRequest(
+    parts = tuple(cluster.AssignReplicasPartition(partition_index=index) for index in range(MANY))
+    topic = cluster.AssignReplicasTopic(topic_id=api.topic.topic_id, partitions=parts)
+    directory = cluster.AssignReplicasDirectory(id_=b"d" * 16, topics=(topic,))
+    request = cluster.AssignReplicasToDirsRequest(
         broker_id=1,
         broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
         directories=(directory,),

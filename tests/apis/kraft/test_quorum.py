@@ -14,8 +14,13 @@ from structlog.testing import capture_logs
 from controller.apis.kraft.quorum import LOGGED_EVERY_S, RefusedFetches
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from controller.kafka.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    FetchRequest,
+    FetchResponse,
+    ReplicaState,
+)
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 

@@ -12,7 +12,7 @@ import pytest
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.commands.commands import CreateTopic
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint

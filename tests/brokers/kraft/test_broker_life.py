@@ -20,14 +20,14 @@ from controller.brokers.kraft.registration import refusal
 from controller.brokers.kraft.sessions import Sessions
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest
-from controller.kafka.messages.broker_registration import (
+from controller.kafka.messages.cluster import (
+    AssignReplicasDirectory,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
-    Listener,
 )
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
@@ -175,7 +175,7 @@ def test_its_word_on_where_replicas_lie_is_refused() -> None:
     known = Directories()
     known.registered(BrokerId(1), (ONE,))
     handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", known))
-    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
     answer = asyncio.run(handler(RequestContext(73, 0), request))
     assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
 

@@ -7,13 +7,13 @@ import pytest
 from controller.brokers.kraft.broker_probe import BrokerConnection, Unanswered
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.list_offsets import (
+from controller.kafka.messages.clients import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,

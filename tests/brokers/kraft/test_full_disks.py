@@ -19,7 +19,7 @@ from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 from events.logs.log import LogDiskFull, LogWriteError

@@ -12,7 +12,7 @@ from controller.brokers.kraft import missed
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
-from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages import quorum
 from events.catalog import HistorySkipped
 from tests.brokers.kraft.desks import Desk, steps, three
 from tests.brokers.kraft.discovering import story
@@ -121,9 +121,11 @@ async def test_a_page_that_nobody_should_have_is_not_given(tmp_path: Path) -> No
         end = leader.replication.applied
 
         async def code(cluster: str, position: int, below: int) -> int:
-            part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=position)
-            topic = fs.RequestTopicSnapshot(name=missed.EVENTS_TOPIC, partitions=(part,))
-            request = fs.FetchSnapshotRequest(cluster_id=cluster, topics=(topic,))
+            part = quorum.RequestPartitionSnapshot(
+                snapshot_id=quorum.FetchSnapshotId(end_offset=below), position=position
+            )
+            topic = quorum.RequestTopicSnapshot(name=missed.EVENTS_TOPIC, partitions=(part,))
+            request = quorum.FetchSnapshotRequest(cluster_id=cluster, topics=(topic,))
             assert missed.EventPages.takes(request)
             response = await leader.replication.pages.respond(request, end)
             return response.error_code or response.topics[0].partitions[0].error_code

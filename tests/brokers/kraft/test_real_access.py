@@ -22,14 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_client_quotas as alter
-from controller.kafka.messages import describe_client_quotas as describe
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
-from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
-from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
+from controller.kafka.messages import ApiKey, Message, access
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
 from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
@@ -156,16 +155,16 @@ def _may_log_in(secured: Secured, password: str = PASSWORD) -> bool:
 
 
 def _set_quota(secured: Secured) -> None:
-    entity = (alter.EntityData(entity_type="user", entity_name="alice"),)
-    entry = alter.EntryData(entity=entity, ops=(alter.OpData(key="producer_byte_rate", value=1e6),))
-    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest(entries=(entry,)))
+    entity = (access.EntityData(entity_type="user", entity_name="alice"),)
+    entry = access.EntryData(entity=entity, ops=(access.OpData(key="producer_byte_rate", value=1e6),))
+    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, access.AlterClientQuotasRequest(entries=(entry,)))
     assert [each.error_code for each in answer.entries] == [0]
 
 
 def _quotas(secured: Secured) -> dict[str, float]:
     """The quotas of alice, as the broker knows them."""
-    component = describe.ComponentData(entity_type="user", match_type=0, match="alice")
-    request = describe.DescribeClientQuotasRequest(components=(component,), strict=True)
+    component = access.ComponentData(entity_type="user", match_type=0, match="alice")
+    request = access.DescribeClientQuotasRequest(components=(component,), strict=True)
     answer = secured.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
     return {value.key: value.value for entry in answer.entries for value in entry.values}
 

@@ -28,22 +28,25 @@ from pyspark.sql import SparkSession
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from controller.kafka.messages.broker_registration import (
+from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
-    Listener,
 )
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.topics import (
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreateTopicsRequest,
+    ElectLeadersRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.catalog import EVENT_VERSION

@@ -19,9 +19,9 @@ from controller.kafka.codec.primitives import (
     uvarint,
 )
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsResponse
-from controller.kafka.messages.elect_leaders import ElectLeadersRequest
-from controller.kafka.messages.fetch import FetchRequest
+from controller.kafka.messages.cluster import ApiVersionsResponse
+from controller.kafka.messages.quorum import FetchRequest
+from controller.kafka.messages.topics import ElectLeadersRequest
 
 EMPTY_FETCH = codec.encode_request(ApiKey.FETCH, 15, 1, "c", FetchRequest())[4:]
 REPLICA_STATE = 1

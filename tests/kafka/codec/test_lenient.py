@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.codec.schema import Direction
-from controller.kafka.messages.api_versions import ApiVersionsResponse
-from controller.kafka.messages.create_topics import (
+from controller.kafka.messages.cluster import ApiVersionsResponse
+from controller.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    MetadataRequest,
 )
-from controller.kafka.messages.metadata import MetadataRequest
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, messages
 
 every_version = pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)

@@ -90,7 +90,7 @@ def _encoded_arrays_are_spliced_in(api_key: int, version: int, direction: Direct
 
 
 def test_an_element_of_another_api_is_refused() -> None:
-    from controller.kafka.messages.metadata import MetadataResponseTopic
+    from controller.kafka.messages.topics import MetadataResponseTopic
 
     with pytest.raises(LookupError, match="CreateTopics v7 has no MetadataResponseTopic"):
         codec.encode_element(19, 7, MetadataResponseTopic(topic_id=ZERO_UUID))

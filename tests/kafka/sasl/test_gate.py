@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from controller.kafka.messages.access import SaslAuthenticateRequest, SaslHandshakeRequest
+from controller.kafka.messages.cluster import ApiVersionsRequest
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.service import Limits
 from tests.kafka.sasl.users import MemoryUsers, ScramClient, rules
 from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving

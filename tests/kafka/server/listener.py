@@ -16,7 +16,7 @@ from controller.apis.sasl import not_expected
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer

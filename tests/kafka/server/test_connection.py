@@ -11,10 +11,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-)
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.gates import Gates, at_once
 from tests.kafka.server.listener import Run, connected, frame, header, metadata_request, run, serving, settled, until

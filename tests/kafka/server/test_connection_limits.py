@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from controller.kafka.codec import codec
 from controller.kafka.handling import NO_RESPONSE, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.protocol import ELEMENT_BYTES, READ_AT_ONCE_BYTES_MAX, Exchange, ServerProtocol
 from tests.kafka.server.listener import frame, header, metadata_request, table
 

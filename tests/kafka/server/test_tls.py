@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.service import Limits
 from controller.kafka.server.tls import (

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.listener import metadata_request, table

@@ -16,12 +16,7 @@ from typing import Final
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security
 from controller.brokers.cluster.wire import Address, BrokerConnection, ClusterUnreachable
 from controller.kafka.messages import APIS, Api, ApiKey, Message
-from controller.kafka.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    SupportedFeatureKey,
-)
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from controller.release import RELEASE
 
 BACKOFF_S: Final = 0.05

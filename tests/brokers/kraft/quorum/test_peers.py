@@ -17,9 +17,8 @@ from controller.brokers.kraft.quorum.peers import BACKOFF_S_MAX, Peers
 from controller.kafka.codec.codec import encode_response
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse
-from controller.kafka.messages.vote import VoteRequest, VoteResponse
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.kafka.sasl.users import rules

@@ -21,7 +21,7 @@ from controller.brokers.kraft.quorum.raft.effects import Options, Role
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, Message
-from controller.kafka.messages.api_versions import SupportedFeatureKey
+from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.kafka.server.server import KafkaServer
 from tests.brokers.kraft.quorum.seats import SERVED
 from tests.kafka.server.listener import until

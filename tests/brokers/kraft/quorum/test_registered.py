@@ -32,8 +32,8 @@ from controller.brokers.kraft.quorum.registered import (
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.controller_registration import ControllerRegistrationRequest, Feature
-from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.message import Feature
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster

@@ -16,7 +16,7 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from controller.kafka.messages.cluster import UnregisterControllerRequest, UnregisterControllerResponse
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, quorum
 
