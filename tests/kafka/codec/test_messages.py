@@ -1,4 +1,4 @@
-"""Our messages beside kio's classes: nothing that a version of Kafka has is missing, and nothing is made up."""
+"""Our messages compared with kio's classes: the same fields and defaults in every version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.kafka.codec.schema import Direction, Field, Layout, load_entity, load_schema
-from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encoded
+from controller.kafka.messages import OPERATIONS_OMITTED, ZERO_UUID, Encoded
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS
 
 WANTED_DEFAULTS = {
@@ -20,7 +20,7 @@ WANTED_DEFAULTS = {
 
 
 @pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
-def test_each_field_of_each_version_is_here_with_its_default(api_key: int, version: int, direction: Direction) -> None:
+def test_every_field_of_every_version_has_kafkas_default(api_key: int, version: int, direction: Direction) -> None:
     layout = load_schema(api_key, version, direction).layout
     _compare(load_entity(api_key, version, direction), layout)
 
@@ -29,8 +29,6 @@ def _compare(entity: Any, layout: Layout) -> None:
     ours = {field.name: field for field in layout.fields + layout.tagged}
     theirs = dataclasses.fields(entity)
     assert len(ours) == len(theirs), f"fields of {entity}"
-    if entity.__module__.startswith("kio."):
-        assert layout.message.__name__.endswith(entity.__name__)
     for field in theirs:
         kind = str(field.metadata.get("kafka_type", ""))
         own = ours[field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name]
@@ -59,14 +57,12 @@ def _leaves(type_: Any) -> list[Any]:
     return [type_] if arguments is None else [leaf for arg in arguments for leaf in _leaves(arg)]
 
 
-@pytest.mark.parametrize("api", APIS.values(), ids=[api.name for api in APIS.values()])
-def test_no_field_is_made_up(api: Any) -> None:
-    for direction in ("request", "response"):
-        known: dict[Any, set[str]] = {}
-        for version in range(api.min_version, api.max_version + 1):
-            _collect(load_schema(api.key, version, direction).layout, known)
-        for message, fields in known.items():
-            assert set(message.__struct_fields__) == fields, f"{message.__name__} has fields that no version has"
+def test_every_field_exists_in_some_version() -> None:
+    known: dict[Any, set[str]] = {}
+    for api_key, version, direction in EVERY_VERSION:
+        _collect(load_schema(api_key, version, direction).layout, known)
+    for message, fields in known.items():
+        assert set(message.__struct_fields__) == fields, f"{message.__name__} has fields that no version has"
 
 
 def _collect(layout: Layout, known: dict[Any, set[str]]) -> None:
