@@ -16,6 +16,11 @@ WANTED_DEFAULTS = {
     # Kafka's schema says an empty array, which means no partition to be assigned and no key to be described.
     ("CreatePartitionsTopic", "assignments"): None,
     ("DescribeConfigsResource", "configuration_keys"): None,
+    # Fetch has -1, FetchSnapshot 0; FetchSnapshot's own fields default to an entity of zeros.
+    ("FetchSnapshotId", "end_offset"): -1,
+    ("FetchSnapshotId", "epoch"): -1,
+    ("LeaderIdAndEpoch", "leader_id"): -1,
+    ("LeaderIdAndEpoch", "leader_epoch"): -1,
 }
 
 
