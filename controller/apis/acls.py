@@ -8,7 +8,7 @@ from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import in_turns
+from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.access import (

@@ -8,7 +8,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from controller.apis.acls import DENIED, details_of
-from controller.apis.bounds import in_turns, slices
+from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import access

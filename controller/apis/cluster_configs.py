@@ -15,8 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import slices
 from controller.apis.configs import BROKER, GROUP, TOPIC
+from controller.apis.limits import slices
 from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable

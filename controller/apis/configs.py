@@ -1,5 +1,4 @@
-"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339), for
-topics and brokers."""
+"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339)."""
 
 from __future__ import annotations
 
@@ -9,22 +8,26 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
-from controller.apis.broker_configs import described_brokers, described_loggers, refused_change
-from controller.apis.config_entries import describable_configs
-from controller.apis.group_configs import described_group
+from controller.apis.broker_configs import described_brokers, described_loggers, in_force_of_all, refused_change
+from controller.apis.broker_table import BROKER_CONFIGS
+from controller.apis.config_entries import describable_configs, described
+from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, configs
 from controller.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import OpType, check_resources
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
+from controller.machine.configs.values import ConfigType, canonical_text
+from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.rules import has_real_brokers
@@ -53,7 +56,7 @@ async def describe_configs(
 
 
 def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    message = f"The answer would be larger than {ANSWER_BYTES_MAX} bytes: describe fewer resources at once."
+    message = f"The answer would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
     return _refused(resource.resource_type, resource.resource_name, ErrorCode.INVALID_REQUEST, message)
 
 
@@ -245,3 +248,28 @@ def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str
         return int(refusal.code), refusal.message
     assert answer is not None, "what is not refused is a command"
     return int(answer.code), answer.message or None
+
+
+def described_group(
+    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+    """The configs of a group, of which nothing needs to be known; `keys` None means all."""
+    if not name:
+        return Rejection(ErrorCode.INVALID_REQUEST, "Group name must not be empty", "validation:group-configs")
+    own = dict(api.cluster.configs_of(GROUPS, name))
+    rows = (row for row in GROUP_CONFIGS.values() if not row.internal and (keys is None or row.name in keys))
+    return tuple(described(_entry(api, row, own.get(row.name)), synonyms, documentation) for row in rows)
+
+
+def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
+    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
+        entry = in_force_of_all(api, row.synonym)
+        value, chain, doc = entry.value, entry.synonyms, entry.documentation
+    else:
+        value, doc = row.default, row.documentation
+        chain = () if value is None else (ConfigSynonym(row.name, value, ConfigSource.DEFAULT_CONFIG),)
+    if own is not None:
+        value = canonical_text(row.name, row.kind, row.allowed, own)
+        chain = (ConfigSynonym(row.name, value, ConfigSource.GROUP_CONFIG), *chain)
+    source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(row.name, value, source, ConfigType(row.kind), doc, chain)

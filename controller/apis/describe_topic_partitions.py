@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from controller.apis.bounds import slices
-from controller.apis.internal_topics import INTERNAL_TOPICS
+from controller.apis.limits import slices
+from controller.apis.metadata import INTERNAL_TOPICS
 from controller.controller_api import ControllerApi, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext

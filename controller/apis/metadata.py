@@ -1,16 +1,15 @@
-"""Metadata: brokers, controller and topics; and auto-creation, only if both sides allow it (KIP-361).
+"""Metadata: brokers, controller and topics, and auto-creation if client and controller both allow it (KIP-361).
 
-Each topic's bytes are cached by version for as long as the topic and the brokers stay as they are, and a long list is
-put together in slices, so that nobody waits for another's listing.
-"""
+The encoded bytes of a topic are cached by version until the topic or the brokers change. A long list is encoded in
+slices, so that other clients are served in between."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from controller.apis.bounds import slices
-from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
+from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
@@ -29,6 +28,7 @@ from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName, shard_key
+from events.values import Configs
 
 TOPICS_PER_SLICE = 200
 """Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
@@ -228,8 +228,8 @@ class MetadataHandler:
                 at_ms=at_ms,
                 topic=TopicName(name),
                 topic_id=topic_id,
-                num_partitions=PARTITIONS if name in INTERNAL_TOPICS else -1,
-                replication_factor=FACTOR if name in INTERNAL_TOPICS else -1,
+                num_partitions=INTERNAL_PARTITIONS if name in INTERNAL_TOPICS else -1,
+                replication_factor=INTERNAL_FACTOR if name in INTERNAL_TOPICS else -1,
                 configs=INTERNAL_TOPICS.get(name, ()),
                 timeout_ms=AUTO_CREATION_WAIT_MS,
                 principal=context.principal,
@@ -328,3 +328,28 @@ class _EncodedTopics:
         known = self._entries.get(key)
         self._partitions += len(topic.partitions) - (0 if known is None else len(known[0].partitions))
         self._entries[key] = (topic, encoded)
+
+
+INTERNAL_PARTITIONS: Final = 50
+INTERNAL_FACTOR: Final = 3
+_MIN_ISR: Final = ("min.insync.replicas", "2")
+_SEGMENT_BYTES: Final = ("segment.bytes", "104857600")
+
+INTERNAL_TOPICS: Final[Mapping[str, Configs]] = {
+    "__consumer_offsets": (("cleanup.policy", "compact"), ("compression.type", "producer"), _SEGMENT_BYTES),
+    "__transaction_state": (
+        ("cleanup.policy", "compact"),
+        ("compression.type", "uncompressed"),
+        _MIN_ISR,
+        _SEGMENT_BYTES,
+        ("unclean.leader.election.enable", "false"),
+    ),
+    "__share_group_state": (
+        ("cleanup.policy", "delete"),
+        ("compression.type", "producer"),
+        _MIN_ISR,
+        ("retention.ms", "-1"),
+        _SEGMENT_BYTES,
+    ),
+}
+"""By name, the configs of each."""

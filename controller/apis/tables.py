@@ -9,26 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import (
-    acls,
-    client_quotas,
-    cluster,
-    configs,
-    create_partitions,
-    for_each,
-    no_records,
-    user_scram_credentials,
-)
+from controller.apis import acls, client_quotas, cluster, configs, records, user_scram_credentials
 from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
-from controller.apis.bounds import CHANGES, bounded
 from controller.apis.cluster_configs import to_brokers
-from controller.apis.create_topics import CreateTopicsHandler
-from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
+from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
 from controller.apis.passing_through import RecordClients, SentOn, closing, passing, showing_addresses, to_broker
-from controller.apis.produce import produce
 from controller.apis.sasl import not_expected
+from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.controller_api import ControllerApi
@@ -66,7 +55,7 @@ _LISTS = frozenset(
 
 def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    handlers = {**_reading(api), **no_records.reads(api), **administration(api)}
+    handlers = {**_reading(api), **records.reads(api), **administration(api)}
     return _listener(handlers, versions_max, api.is_node)
 
 
@@ -78,7 +67,7 @@ def administration(
     changes: dict[ApiKey, Handler] = {
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(api, create_ms_max),
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
-        ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, api),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
@@ -138,7 +127,7 @@ def cluster_listener(
 def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
     """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
     return _listener(
-        {**_reading(api), **no_records.reads(api), **for_each.SENT_AWAY},
+        {**_reading(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS},
         versions_max,
         _at_broker(api, broker_id),
     )
@@ -163,7 +152,7 @@ def _listener(
     handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
 ) -> HandlerTable:
     table = rows(handlers, versions_max) | rows(not_expected, {})
-    table[ApiKey.PRODUCE] = produce()
+    table[ApiKey.PRODUCE] = records.produce_row()
     return with_api_versions(
         table, supported_features=supported_features(SUPPORTED), finalized=lambda: _NEWEST, is_node=is_node
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from controller.apis.acls import details_of
-from controller.apis.bounds import in_turns, slices
+from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.access import (

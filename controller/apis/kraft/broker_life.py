@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import structlog
 
-from controller.apis.kraft.epochs import as_brokers_take_it
+from controller.apis.kraft.broker_reports import as_brokers_take_it
 from controller.brokers.kraft import registration
 from controller.brokers.kraft.confirmations import Confirmations
 from controller.brokers.kraft.log.projection import CORDONED_SINCE, METADATA_VERSION_FEATURE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.apis import api_versions
-from controller.apis.kraft.epochs import as_brokers_take_it
+from controller.apis.kraft.broker_reports import as_brokers_take_it
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch

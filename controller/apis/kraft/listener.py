@@ -1,27 +1,38 @@
-"""What a controller of real brokers speaks for clients, directly or in the envelopes of brokers.
+"""The APIs of a controller listener in KRaft mode, for clients and for requests that brokers forward.
 
-The APIs that only brokers use for themselves (registration, heartbeats, …) come from the fleet and are added to these;
-so are the quorum's own, which alone are answered by who does not lead.
-"""
+APIs that only brokers use (registration, heartbeats) and those of the quorum are passed in. Only the quorum's own APIs
+are answered while another controller leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.apis.kraft.allocate_producer_ids import AllocateProducerIdsHandler
-from controller.apis.kraft.alter_partition import AlterPartitionHandler
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from controller.apis.kraft.delegation_tokens import refuse_creation, refuse_expiry, refuse_renewal
-from controller.apis.kraft.elect_leaders import ElectLeadersHandler
+from controller.apis.kraft.broker_reports import (
+    AllocateProducerIdsHandler,
+    AlterPartitionHandler,
+    AssignReplicasToDirsHandler,
+    BrokerEpochs,
+)
 from controller.apis.kraft.envelope import EnvelopeHandler
-from controller.apis.kraft.epochs import BrokerEpochs
-from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
+from controller.apis.kraft.partitions import (
+    AlterPartitionReassignmentsHandler,
+    ElectLeadersHandler,
+    ListReassignmentsHandler,
+)
 from controller.apis.sasl import not_expected
 from controller.apis.tables import administration, descriptions, rows
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from controller.machine.configs.groups import GROUPS
 from controller.machine.configs.resource_configs import CLIENT_METRICS
 from controller.machine.errors import ErrorCode
@@ -78,3 +89,29 @@ def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
         return handle(context, request) if leads() else response(error_code=int(ErrorCode.NOT_CONTROLLER))
 
     return answer
+
+
+_DISABLED = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+
+
+def refuse_creation(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """No token; the owner and the requester are named, as Kafka does."""
+    requester_type, _, requester = context.principal.partition(":")
+    named = bool(request.owner_principal_name)
+    return CreateDelegationTokenResponse(
+        error_code=_DISABLED,
+        principal_type=(request.owner_principal_type or "") if named else requester_type,
+        principal_name=(request.owner_principal_name or "") if named else requester,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+    )
+
+
+def refuse_renewal(_: RequestContext, __: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    """No token lives longer."""
+    return RenewDelegationTokenResponse(error_code=_DISABLED)
+
+
+def refuse_expiry(_: RequestContext, __: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    """No token ends sooner."""
+    return ExpireDelegationTokenResponse(error_code=_DISABLED)

@@ -1,23 +1,27 @@
-"""Reads of offsets, groups and log directories, which simulated brokers answer as an empty Kafka does.
+"""Produce, and reads of offsets, groups and log directories, answered as by an empty Kafka with simulated brokers.
 
-They keep no records, so every partition begins and ends at offset 0, and there are no groups. Any of them coordinates
-every group; what joins a group or commits an offset is not offered.
-"""
+Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no
+groups. Each node coordinates every group; joining a group and committing offsets are not offered."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Final
 
-from controller.apis.bounds import in_turns
+from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import ApiKey, clients
+from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
+from controller.kafka.messages import APIS, ApiKey, clients
 from controller.kafka.messages.clients import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
 )
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -170,3 +174,43 @@ def describe_log_dirs(
     """There are none; or the error of one who may not describe the cluster."""
     may = api.grants(context, "Describe")
     return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+
+INVALID_REQUEST: Final = 42
+REJECTED_PARTITIONS_MAX: Final = 10_000
+PRODUCE_REJECTED: Final = "This is a controller, which keeps no records: produce_row to a broker."
+
+
+def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
+    """Refuse each partition. Raises Disconnect for `acks=0`, the only way to let such a client know, as Kafka does."""
+    if request.acks == 0:
+        raise Disconnect(PRODUCE_REJECTED)
+    if (
+        len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data)
+        > REJECTED_PARTITIONS_MAX
+    ):
+        raise Disconnect(f"{PRODUCE_REJECTED} A refusal is answered to at most {REJECTED_PARTITIONS_MAX} partitions.")
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(
+                    PartitionProduceResponse(
+                        index=partition.index,
+                        error_code=INVALID_REQUEST,
+                        base_offset=-1,
+                        error_message=PRODUCE_REJECTED,
+                    )
+                    for partition in topic.partition_data
+                ),
+            )
+            for topic in request.topic_data
+        )
+    )
+
+
+def produce_row() -> ApiHandler:
+    """The row for a listener's table, advertised from version 0 as Kafka 4 does for old librdkafka (KAFKA-18659)."""
+    api = APIS[ApiKey.PRODUCE]
+    return ApiHandler(api.min_version, api.max_version, reject_produce, min_version_advertised=0)
