@@ -10,7 +10,7 @@ import pytest
 
 from controller.access.authorizer import StandardAuthorizer
 from controller.apis import bounds, user_scram_credentials
-from controller.apis.bounds import CHANGES, CHANGES_MAX
+from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
 from controller.kafka.handling import Disconnect
