@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.api_versions import with_api_versions
-from controller.apis.produce import produce
+from controller.apis.records import produce
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from controller.apis.api_versions import with_api_versions
-from controller.apis.produce import REFUSAL, handle, produce
+from controller.apis.records import REFUSAL, handle, produce
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
