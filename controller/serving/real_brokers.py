@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import DescribeControllersHandler
 from controller.apis.kraft.broker_life import (
     BrokerHeartbeatHandler,
     BrokerRegistrationHandler,
@@ -17,7 +18,6 @@ from controller.apis.kraft.controller_registration import (
     ControllerRegistrationHandler,
     UnregisterControllerHandler,
 )
-from controller.apis.kraft.describe_cluster import DescribeControllersHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
 from controller.apis.kraft.permissions import needing
