@@ -11,8 +11,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from controller.apis.kraft.broker_reports import AlterPartitionHandler
+from controller.apis.kraft.broker_reports import AlterPartitionHandler, AssignReplicasToDirsHandler
 from controller.apis.kraft.elect_leaders import ElectLeadersHandler
 from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
+from controller.apis.kraft.broker_reports import AssignReplicasToDirsHandler
 from controller.apis.kraft.epochs import BrokerEpochs
 from controller.brokers.kraft.confirmations import Applied
 from controller.brokers.kraft.features import features_at, shared_metadata_version
