@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
-from controller.apis.kraft.broker_reports import AssignReplicasToDirsHandler
-from controller.apis.kraft.epochs import BrokerEpochs
+from controller.apis.kraft.broker_reports import AssignReplicasToDirsHandler, BrokerEpochs
 from controller.brokers.kraft.confirmations import Applied
 from controller.brokers.kraft.features import features_at, shared_metadata_version
 from controller.brokers.kraft.membership import Directories, Membership
