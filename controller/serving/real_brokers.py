@@ -20,8 +20,7 @@ from controller.apis.kraft.controller_registration import (
 )
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
-from controller.apis.kraft.permissions import needing
-from controller.apis.kraft.quorum import quorum_handlers
+from controller.apis.kraft.quorum import needing, quorum_handlers
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
