@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.kraft.broker_reports import AlterPartitionHandler, AssignReplicasToDirsHandler
-from controller.apis.kraft.elect_leaders import ElectLeadersHandler
+from controller.apis.kraft.partitions import ElectLeadersHandler
 from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
