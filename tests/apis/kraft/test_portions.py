@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.kraft.broker_reports import AlterPartitionHandler, AssignReplicasToDirsHandler
-from controller.apis.kraft.partitions import ElectLeadersHandler
-from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
+from controller.apis.kraft.partitions import AlterPartitionReassignmentsHandler, ElectLeadersHandler
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, cluster, topics
