@@ -14,13 +14,14 @@ from controller.apis.kraft.broker_life import (
     BrokerRegistrationHandler,
     UnregisterBrokerHandler,
 )
-from controller.apis.kraft.controller_registration import (
-    ControllerRegistrationHandler,
-    UnregisterControllerHandler,
-)
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
-from controller.apis.kraft.quorum import needing, quorum_handlers
+from controller.apis.kraft.quorum import (
+    ControllerRegistrationHandler,
+    UnregisterControllerHandler,
+    needing,
+    quorum_handlers,
+)
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE

@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.quorum import ControllerRegistrationHandler
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.quorum.segment import Segment

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.quorum import ControllerRegistrationHandler
 from controller.brokers.kraft.checks import Checks
 from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, features_at

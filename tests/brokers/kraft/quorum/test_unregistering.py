@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.kraft.controller_registration import UnregisterControllerHandler
+from controller.apis.kraft.quorum import UnregisterControllerHandler
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
