@@ -26,18 +26,17 @@ from controller.kafka.messages.clients import (
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 
-AT_ONCE = 200
+PER_SLICE = 200
 GROUP = 0
-"""The type of a coordinator's key that is a group."""
+"""The key type of a group."""
 SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
-"""By timestamp that means something else, the version from which ListOffsets knows it: latest, earliest, maximum,
-earliest local, latest tiered, earliest pending upload."""
+"""The first version of each special timestamp: latest, earliest, maximum, earliest local, latest tiered, earliest
+pending upload."""
 AT_AN_END = (-1, -2, -4)
-"""The timestamps that have an offset in an empty partition."""
+"""The special timestamps that have an offset in an empty partition."""
 
 
 def reads(api: ControllerApi) -> dict[int, Handler]:
-    """The handlers by API key."""
     return {
         ApiKey.LIST_OFFSETS: partial(list_offsets, api),
         ApiKey.OFFSET_FETCH: partial(offset_fetch, api),
@@ -51,9 +50,9 @@ def reads(api: ControllerApi) -> dict[int, Handler]:
 async def list_offsets(
     api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
 ) -> clients.ListOffsetsResponse:
-    """Offset 0 at both ends of a partition, and none (-1) at any time."""
+    """Offset 0 for the ends of a partition, -1 for any time."""
 
-    def answered(wanted: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
+    def results(wanted: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
         for each in wanted:
             denied = not api.grants(context, "Describe", each.name)
             topic = None if denied else api.topic(each.name)
@@ -63,15 +62,15 @@ async def list_offsets(
                 partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
             )
 
-    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, AT_ONCE, answered))
+    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, results))
 
 
 def _offset(
-    version: int, topic: Topic | None, wanted: clients.ListOffsetsPartition, otherwise: ErrorCode
+    version: int, topic: Topic | None, wanted: clients.ListOffsetsPartition, missing: ErrorCode
 ) -> clients.ListOffsetsPartitionResponse:
     index, timestamp = wanted.partition_index, wanted.timestamp
     if topic is None or not 0 <= index < len(topic.partitions):
-        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(otherwise))
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(missing))
     epoch = topic.partitions[index].leader_epoch
     code = ErrorCode.NONE
     if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
@@ -89,10 +88,10 @@ def _offset(
 async def offset_fetch(
     api: ControllerApi, context: RequestContext, request: clients.OffsetFetchRequest
 ) -> clients.OffsetFetchResponse:
-    """No offset is committed, of missing topics neither, as in Kafka. Version 1 has errors of partitions alone."""
+    """No offset is committed, nor of missing topics, as in Kafka. Version 1 has no error for the whole request."""
     denied = _denial(api, context, request.group_id)
 
-    def answered(
+    def results(
         wanted: Sequence[clients.OffsetFetchRequestTopic],
     ) -> Iterator[clients.OffsetFetchResponseTopic]:
         for topic in wanted:
@@ -101,7 +100,7 @@ async def offset_fetch(
 
     if denied and context.api_version >= 2:
         return clients.OffsetFetchResponse(error_code=int(denied))
-    topics = await in_turns(api, context, request.topics or (), AT_ONCE, answered)
+    topics = await in_turns(api, context, request.topics or (), PER_SLICE, results)
     return clients.OffsetFetchResponse(topics=topics)
 
 
@@ -128,10 +127,9 @@ def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCod
 async def find_coordinator(
     api: ControllerApi, context: RequestContext, request: clients.FindCoordinatorRequest
 ) -> clients.FindCoordinatorResponse:
-    """The first node."""
     node = api.nodes()[0]
 
-    def answered(keys: Sequence[str]) -> Iterator[clients.Coordinator]:
+    def results(keys: Sequence[str]) -> Iterator[clients.Coordinator]:
         for key in keys:
             code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
             if code:
@@ -140,18 +138,18 @@ async def find_coordinator(
                 yield clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
     if context.api_version >= 4:
-        found = await in_turns(api, context, request.coordinator_keys, AT_ONCE, answered)
+        found = await in_turns(api, context, request.coordinator_keys, PER_SLICE, results)
         return clients.FindCoordinatorResponse(coordinators=found)
-    (one,) = answered([request.key])
+    (one,) = results([request.key])
     return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
 
 
 async def describe_groups(
     api: ControllerApi, context: RequestContext, request: clients.DescribeGroupsRequest
 ) -> clients.DescribeGroupsResponse:
-    """A group that does not exist is dead; from version 6 on it is an error too (KIP-1043)."""
+    """Every group is dead; from version 6 that is an error (KIP-1043)."""
 
-    def answered(wanted: Sequence[str]) -> Iterator[clients.DescribedGroup]:
+    def results(wanted: Sequence[str]) -> Iterator[clients.DescribedGroup]:
         for group in wanted:
             code, message = _denial(api, context, group), None
             if not code and context.api_version >= 6:
@@ -160,36 +158,33 @@ async def describe_groups(
                 group_id=group, group_state="Dead", error_code=int(code), error_message=message
             )
 
-    return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, AT_ONCE, answered))
+    return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
 
 
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """There are none."""
     return ListGroupsResponse()
 
 
 def describe_log_dirs(
     api: ControllerApi, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """There are none; or the error of one who may not describe the cluster."""
     may = api.grants(context, "Describe")
     return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
-INVALID_REQUEST: Final = 42
 REJECTED_PARTITIONS_MAX: Final = 10_000
-PRODUCE_REJECTED: Final = "This is a controller, which keeps no records: produce_row to a broker."
+PRODUCE_REJECTED: Final = "This is a controller and stores no records: produce to a broker."
 
 
 def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
-    """Refuse each partition. Raises Disconnect for `acks=0`, the only way to let such a client know, as Kafka does."""
+    """Reject each partition. Raises Disconnect for `acks=0`, which has no response, as Kafka does."""
     if request.acks == 0:
         raise Disconnect(PRODUCE_REJECTED)
     if (
         len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data)
         > REJECTED_PARTITIONS_MAX
     ):
-        raise Disconnect(f"{PRODUCE_REJECTED} A refusal is answered to at most {REJECTED_PARTITIONS_MAX} partitions.")
+        raise Disconnect(f"{PRODUCE_REJECTED} At most {REJECTED_PARTITIONS_MAX} partitions are rejected one by one.")
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(
@@ -198,7 +193,7 @@ def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceR
                 partition_responses=tuple(
                     PartitionProduceResponse(
                         index=partition.index,
-                        error_code=INVALID_REQUEST,
+                        error_code=int(ErrorCode.INVALID_REQUEST),
                         base_offset=-1,
                         error_message=PRODUCE_REJECTED,
                     )
@@ -211,6 +206,6 @@ def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceR
 
 
 def produce_row() -> ApiHandler:
-    """The row for a listener's table, advertised from version 0 as Kafka 4 does for old librdkafka (KAFKA-18659)."""
+    """The table row for Produce, advertised from version 0 as by Kafka 4, for old librdkafka (KAFKA-18659)."""
     api = APIS[ApiKey.PRODUCE]
     return ApiHandler(api.min_version, api.max_version, reject_produce, min_version_advertised=0)

@@ -33,19 +33,17 @@ from events.catalog import Assignment
 from events.names import BrokerId, RequestId, TopicId, TopicName
 
 VERSION_WITHOUT_MESSAGES = 0
-"""Version 0 cannot say what was wrong with a request as a whole: it is logged and the client disconnected (KIP-4)."""
+"""Version 0 has no message: an invalid request is logged, and the client disconnected (KIP-4)."""
 
 
 class CreateTopicsHandler:
-    """Answers CreateTopics on the controller's listener."""
-
     def __init__(self, api: ControllerApi, timeout_ms_max: int | None = None) -> None:
-        """No client is kept waiting for longer than `timeout_ms_max`, if that is given, whatever its request says."""
+        """`timeout_ms_max` caps the timeout of requests."""
         self._api = api
         self._timeout_ms_max = timeout_ms_max
 
     async def __call__(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """Put the topics, wait until each is answered. Raises Disconnect where version 0 cannot carry the error."""
+        """Submit a command for each topic and wait. Raises Disconnect for errors that version 0 cannot carry."""
         if not request.topics:
             return CreateTopicsResponse()
         if self._timeout_ms_max is not None and request.timeout_ms > self._timeout_ms_max:
@@ -54,7 +52,7 @@ class CreateTopicsHandler:
         if context.api_version == VERSION_WITHOUT_MESSAGES:
             await self._disconnect_if_invalid(commands)
         reply = await self._api.submit(commands, 0 if request.validate_only else request.timeout_ms)
-        throttle_time_ms = context.silence(reply.throttle_time_ms)
+        throttle_time_ms = context.throttle(reply.throttle_time_ms)
         return self._response(context, reply.answers, throttle_time_ms)
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
@@ -102,7 +100,7 @@ class CreateTopicsHandler:
         )
 
     async def _disconnect_if_invalid(self, commands: Sequence[CreateTopic]) -> None:
-        """Record the rejections, then disconnect: no topic of such a request is created."""
+        """Record the rejections, then disconnect; no topic of the request is created."""
         invalid = [command for command in commands if command.duplicate or _defined_twice(command)]
         if invalid:
             answers = await self._api.submit(invalid)
@@ -148,7 +146,6 @@ def _defined_twice(command: CreateTopic) -> bool:
 async def create_partitions(
     api: ControllerApi, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Add partitions to each topic for itself."""
     controller = api.controller
     request_id, at_ms = controller.new_request_id(), controller.now_ms()
     times = Counter(topic.name for topic in request.topics)
@@ -172,7 +169,7 @@ async def create_partitions(
     ]
     reply = await api.submit_change(commands, request.timeout_ms)
     return CreatePartitionsResponse(
-        throttle_time_ms=context.silence(reply.throttle_time_ms),
+        throttle_time_ms=context.throttle(reply.throttle_time_ms),
         results=tuple(
             CreatePartitionsTopicResult(
                 name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None
@@ -190,25 +187,23 @@ def _replica_lists(
     return tuple(tuple(BrokerId(broker_id) for broker_id in one.broker_ids) for one in assignments)
 
 
-TOPICS_PER_SLICE = 200  # the loop serves others in between
+TOPICS_PER_SLICE = 200
 
 
 class DeleteTopicsHandler:
-    """Answers DeleteTopics on the controller's listener."""
-
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
 
     async def __call__(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Delete each topic for itself; what does not come to one name is answered without being put."""
-        wanted = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
+        """Submit a command for each topic. Ids and names that do not resolve to one topic are answered directly."""
+        states = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
         controller = self._api.controller
         request_id, at_ms = controller.new_request_id(), controller.now_ms()
-        named = Counter(state.name for state in wanted if state.name is not None)
-        by_id = Counter(state.topic_id for state in wanted if state.topic_id != ZERO_UUID)
+        named = Counter(state.name for state in states if state.name is not None)
+        by_id = Counter(state.topic_id for state in states if state.topic_id != ZERO_UUID)
         results: dict[object, DeletableTopicResult] = {}
         commands: dict[str, DeleteTopic] = {}
-        for number, state in enumerate(wanted):
+        for number, state in enumerate(states):
             if number % TOPICS_PER_SLICE == TOPICS_PER_SLICE - 1:
                 await asyncio.sleep(0)
             name = self._resolve(context, state, named, by_id)
@@ -216,11 +211,11 @@ class DeleteTopicsHandler:
                 results[name.name or name.topic_id] = name
             elif name not in commands:
                 commands[name] = self._command(context, request_id, at_ms, name, state, named[name] > 1)
-        wanted_now = [command for name, command in commands.items() if name not in results]
-        ids = {command.topic: self._id_of(command) for command in wanted_now}
-        reply = await self._api.submit_change(wanted_now, request.timeout_ms)
+        to_submit = [command for name, command in commands.items() if name not in results]
+        ids = {command.topic: self._id_of(command) for command in to_submit}
+        reply = await self._api.submit_change(to_submit, request.timeout_ms)
         answered = [_deleted(answer, commands[answer.topic_name], ids[answer.topic_name]) for answer in reply]
-        throttle_time_ms = context.silence(reply.throttle_time_ms)
+        throttle_time_ms = context.throttle(reply.throttle_time_ms)
         return DeleteTopicsResponse(throttle_time_ms=throttle_time_ms, responses=(*results.values(), *answered))
 
     def _resolve(
@@ -229,7 +224,7 @@ class DeleteTopicsHandler:
         if state.topic_id == ZERO_UUID:
             if state.name is None:
                 return _not_deleted(state, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-            return self._named(context, state, state.name, named[state.name] > 1)
+            return self._by_name(context, state, state.name, named[state.name] > 1)
         if state.name is not None:
             return _not_deleted(state, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
         if by_id[state.topic_id] > 1:
@@ -251,10 +246,10 @@ class DeleteTopicsHandler:
         topic = self._api.topic(command.topic)
         return command.topic_id or (topic.topic_id if topic is not None else ZERO_UUID)
 
-    def _named(
+    def _by_name(
         self, context: RequestContext, state: DeleteTopicState, name: str, twice: bool
     ) -> str | DeletableTopicResult:
-        """The name to delete. Whoever may see the topic but not delete it learns that it is not there, as others do."""
+        """The name to delete, or UNKNOWN_TOPIC_OR_PARTITION for a client that may describe but not delete it."""
         api = self._api
         is_seen = api.allows(context, "Describe", name)
         if not twice and is_seen and api.denial_of_delete(context, name) and api.topic(name) is None:
@@ -291,9 +286,9 @@ def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str | None) 
 
 
 def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
-    """`known_id` is the id of the topic as it was when it was requested: where a cluster deletes it, it is gone.
+    """`known_id` is the id of the topic before the deletion: a target cluster has deleted it by now.
 
-    Kafka answers the id of what it deleted; with an error only the one in the request.
+    Kafka returns the id of the deleted topic; with an error only the one in the request.
     """
     deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
     topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id

@@ -108,7 +108,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         """The client's host:port."""
         return self.connection.peer
 
-    def silence(self, left_ms: int) -> int:
+    def throttle(self, left_ms: int) -> int:
         """What to answer as `throttle_time_ms`. Until that is over, nothing more is read from the client (KIP-219)."""
         if left_ms > 0:
             self.connection.mute(left_ms / 1000)

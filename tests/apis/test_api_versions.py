@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apis.api_versions import with_api_versions
-from controller.apis.records import produce
+from controller.apis.records import produce_row
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
@@ -27,7 +27,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     return MetadataResponse()
 
 
-TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce()}
+TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce_row()}
 SPOKEN = (
     ApiVersion(api_key=0, min_version=0, max_version=13),
     ApiVersion(api_key=3, min_version=0, max_version=3),

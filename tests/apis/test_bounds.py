@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import bounds, user_scram_credentials
+from controller.apis import limits, user_scram_credentials
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -128,7 +128,7 @@ async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
 async def test_filters_that_go_through_all_entries_are_bounded(
     pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "ENTRIES_LOOKED_AT_MAX", 1000)
+    monkeypatch.setattr(limits, "ACLS_SCANNED_MAX", 1000)
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
         entry = access.AclCreation(
             resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
@@ -174,7 +174,7 @@ async def test_configs_of_one_resource_are_described_once() -> None:
 
 
 async def test_descriptions_beyond_the_bound_of_an_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "ANSWER_BYTES_MAX", 20_000)
+    monkeypatch.setattr(limits, "RESPONSE_BYTES_MAX", 20_000)
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(100)))
         names = [f"t{number}" for number in range(100)]

@@ -176,7 +176,7 @@ def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
 def test_nothing_is_kept_of_a_client_that_was_to_be_silent_and_has_gone(run: Run) -> None:
     async def scenario() -> None:
         def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-            context.silence(2**31 - 1)
+            context.throttle(2**31 - 1)
             return MetadataResponse()
 
         limits = Limits(idle_ms_max=100)
@@ -200,7 +200,7 @@ def test_the_longest_silence_counts(run: Run) -> None:
         def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
             begun.append(context.correlation_id)
             for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
-                context.silence(throttle_time_ms)
+                context.throttle(throttle_time_ms)
             return MetadataResponse()
 
         async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
