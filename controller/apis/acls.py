@@ -34,15 +34,15 @@ from events.access import Acl
 
 DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
 DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
-PATTERNS_PER_TURN: Final = 500
-"""Of a long answer, before others have their turn."""
+PATTERNS_PER_SLICE: Final = 500
+"""Patterns of a long response that are encoded at once."""
 
 
 async def create_acls(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Let entries hold. Raises Disconnect for codes that Kafka does not have, as it cannot read such a request."""
+    """Add ACLs. Raises Disconnect for unknown codes, as Kafka cannot parse such a request."""
     for one in request.creations:
-        _refuse_unknown(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-    wrong = _turned_away(api, context, "Alter")
+        _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
+    wrong = _denial(api, context, "Alter")
     details = [wrong] * len(request.creations) if wrong else await _create(api, context, request)
     return CreateAclsResponse(
         results=tuple(AclCreationResult(error_code=each.code, error_message=each.message or None) for each in details)
@@ -77,13 +77,13 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
 async def describe_acls(
     api: ControllerApi, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """The entries that a filter finds. Raises Disconnect for codes that Kafka does not have."""
+    """The ACLs that match a filter. Raises Disconnect for unknown codes."""
     wanted = _filter(request)
-    wrong = _turned_away(api, context, "Describe")
+    wrong = _denial(api, context, "Describe")
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(wanted), key=pattern_of)]
-    resources = await in_turns(api, context, found, PATTERNS_PER_TURN, partial(starmap, _resource))
+    resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
     return DescribeAclsResponse(resources=resources)
 
 
@@ -95,9 +95,9 @@ def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
 
 
 async def delete_acls(api: ControllerApi, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Let the entries that filters find hold no more. Raises Disconnect for codes that Kafka does not have."""
+    """Remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
-    wrong = _turned_away(api, context, "Alter")
+    wrong = _denial(api, context, "Alter")
     details = [wrong] * len(filters) if wrong else await _delete(api, context, filters)
     return DeleteAclsResponse(filter_results=tuple(_filter_result(each) for each in details))
 
@@ -116,19 +116,18 @@ async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[Ac
 
 
 def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
-    """A detail for each part of a command, also where all of it failed."""
+    """One detail for each part of a command, also if the whole command failed."""
     return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
 
-def _turned_away(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
-    """Why somebody may not request this at all; None if they may."""
+def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
     if not api.grants(context, operation):
         return DENIED
     return None if api.has_authorizer else DISABLED
 
 
 def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    _refuse_unknown(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+    _check_codes(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
     return AclFilter(
         wanted.resource_type_filter,
         wanted.pattern_type_filter,
@@ -140,8 +139,8 @@ def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     )
 
 
-def _refuse_unknown(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
-    """Raise Disconnect for codes that stand for nothing, "any" among them being one that does."""
+def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
+    """Raises Disconnect for unknown codes."""
     for what, code, most in (
         ("resource type", resource_type, USER),
         ("pattern type", pattern_type, PREFIXED),

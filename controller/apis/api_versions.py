@@ -1,5 +1,5 @@
-"""ApiVersions (KIP-35): what a listener speaks, taken from the very table that it works by; and whether it is of the
-cluster, and the node, that the client expects (KIP-1242)."""
+"""ApiVersions (KIP-35), generated from the table of the listener. It also checks that the client reached the cluster
+and node that it expects (KIP-1242)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from controller.machine.errors import ErrorCode
 from controller.machine.keeping import cut
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What KIP-511 allows as a client's name and as its version."""
+"""Allowed names and versions of client software (KIP-511)."""
 NO_NODE: Final = -1
-"""The id of the node that a client expects which expects none."""
+"""The node id of a request that expects no certain node."""
 
 
 def with_api_versions(
@@ -26,20 +26,20 @@ def with_api_versions(
     finalized: Callable[[], tuple[int, tuple[cluster.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
     is_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
-    """The table of a listener together with ApiVersions, which lists the whole table and these features.
+    """Add ApiVersions to the table of a listener; it lists the whole table and these features.
 
-    `finalized` gives the features in force at the moment, and the epoch as of which they are. `is_node` says whether
-    clients of this listener find the node of an id in the cluster of an id at it.
+    `finalized` returns the epoch and the finalized features. `is_node` returns True if this listener belongs to this
+    node of this cluster.
     """
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
 
     def answer(context: RequestContext, request: cluster.ApiVersionsRequest) -> cluster.ApiVersionsResponse:
-        if context.api_version >= 3 and not _introduce(context, request):
+        if context.api_version >= 3 and not _record_client(context, request):
             return cluster.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
             return cluster.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
-        # Clients of before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
+        # Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
         return cluster.ApiVersionsResponse(
@@ -55,7 +55,6 @@ def with_api_versions(
 
 
 def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[cluster.SupportedFeatureKey, ...]:
-    """Ranges of features as ApiVersions lists them."""
     return tuple(
         cluster.SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
         for name, each in sorted(ranges.items())
@@ -63,7 +62,6 @@ def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[cluster.Supp
 
 
 def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[cluster.FinalizedFeatureKey, ...]:
-    """Levels of features as ApiVersions lists them."""
     return tuple(
         cluster.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(features)
@@ -75,8 +73,8 @@ def _advertised(api_key: int, handler: ApiHandler) -> cluster.ApiVersion:
     return cluster.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
 
 
-def _introduce(context: RequestContext, request: cluster.ApiVersionsRequest) -> bool:
-    """Note the client's name and version. False where Kafka would not take them, or half of what it expects."""
+def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest) -> bool:
+    """Record the client's name and version. Returns False for a request that Kafka rejects as invalid."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False
     name, version = request.client_software_name, request.client_software_version

@@ -18,18 +18,18 @@ from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection
 from events.access import QuotaEntity
 
-ENTITIES_PER_COMMAND = 500
-"""Of a long request, or a long answer, before others have their turn."""
+ENTITIES_PER_SLICE = 500
+"""Entities of a long request or response that are processed at once."""
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
-"""How a component of a filter matches."""
+"""Match types of a filter component."""
 
 
 async def alter_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> access.AlterClientQuotasResponse:
-    """Change quotas, each entity for itself; who may alter the configs of the cluster may."""
+    """Change the quotas of each entity; needs AlterConfigs on the cluster."""
     is_granted = api.grants(context, "AlterConfigs")
-    details = await _alter_in_parts(api, context, request) if is_granted else [DENIED] * len(request.entries)
+    details = await _alter_in_slices(api, context, request) if is_granted else [DENIED] * len(request.entries)
     return access.AlterClientQuotasResponse(
         entries=tuple(
             access.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
@@ -38,18 +38,18 @@ async def alter_client_quotas(
     )
 
 
-async def _alter_in_parts(
+async def _alter_in_slices(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
-    """Of a long request, a part at a time; what is about one entity stays together, since that is refused."""
+    """Submit one command for each slice. Entries of the same entity stay together, because that is an error."""
     together: dict[QuotaEntity, list[int]] = {}
     for number, entry in enumerate(request.entries):
         together.setdefault(sorted_entity(_entity(entry)), []).append(number)
     details = [Detail()] * len(request.entries)
-    for entities in slices(list(together.values()), ENTITIES_PER_COMMAND):
+    for entities in slices(list(together.values()), ENTITIES_PER_SLICE):
         numbers = list(chain.from_iterable(entities))
-        part = replace(request, entries=tuple(request.entries[number] for number in numbers))
-        for number, detail in zip(numbers, await _alter(api, context, part), strict=True):
+        in_slice = replace(request, entries=tuple(request.entries[number] for number in numbers))
+        for number, detail in zip(numbers, await _alter(api, context, in_slice), strict=True):
             details[number] = detail
     return details
 
@@ -83,10 +83,10 @@ def _entity(entry: access.EntryData) -> QuotaEntity:
 async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
-    """The entities that have all the requested components; with `strict` those that have no others."""
+    """The entities that match all components; with `strict` those without other parts."""
     if not api.grants(context, "DescribeConfigs"):
         return _refused(DENIED.code, DENIED.message)
-    wrong = _wrong_with(request.components)
+    wrong = _filter_error(request.components)
     if wrong is not None:
         return _refused(int(wrong.code), wrong.message)
     quotas = api.cluster.quotas
@@ -95,7 +95,7 @@ async def describe_client_quotas(
     def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
         return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
 
-    found = await in_turns(api, context, entities, ENTITIES_PER_COMMAND, entries)
+    found = await in_turns(api, context, entities, ENTITIES_PER_SLICE, entries)
     return access.DescribeClientQuotasResponse(entries=found)
 
 
@@ -119,11 +119,11 @@ def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> access
     )
 
 
-def _wrong_with(components: Sequence[access.ComponentData]) -> Rejection | None:
-    """Kafka's rules for filters, in its words (ClientQuotasImage.describe)."""
+def _filter_error(components: Sequence[access.ComponentData]) -> Rejection | None:
+    """Kafka's validation of filters (ClientQuotasImage.describe)."""
     seen: set[str] = set()
     for one in components:
-        wrong = _wrong_with_component(one, seen)
+        wrong = _component_error(one, seen)
         if wrong is not None:
             return wrong
         seen.add(one.entity_type)
@@ -135,7 +135,7 @@ def _wrong_with(components: Sequence[access.ComponentData]) -> Rejection | None:
     return None
 
 
-def _wrong_with_component(one: access.ComponentData, seen: set[str]) -> Rejection | None:
+def _component_error(one: access.ComponentData, seen: set[str]) -> Rejection | None:
     if not one.entity_type:
         return _invalid("Invalid empty entity type.")
     if one.entity_type in seen:

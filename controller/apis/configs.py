@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis.broker_configs import described_brokers, described_loggers, in_force_of_all, refused_change
+from controller.apis.broker_configs import cluster_wide_config, described_brokers, described_loggers, refused_change
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.config_entries import describable_configs, described
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
@@ -252,7 +252,7 @@ def described_group(
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
     if row.synonym is not None and row.synonym in BROKER_CONFIGS:
-        entry = in_force_of_all(api, row.synonym)
+        entry = cluster_wide_config(api, row.synonym)
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:
         value, doc = row.default, row.documentation

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials and DescribeUserScramCredentials (KIP-554).
 
-The client salts its password and sends that; what can check a login is derived from it here and goes into the log, and
-what was sent is forgotten.
+The client sends a salted password. The stored key and the server key are derived from it here and go into the log; the
+salted password is not stored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ from controller.machine.state import Cluster
 
 _Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 USERS_PER_SLICE = 500
-"""Users of a long answer that are described, or changed by one command, before others have their turn."""
+"""Users that are described, or changed by one command, at once."""
 _DENIED = "Cluster authorization failed."
 
 
 async def alter_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Set and remove credentials, one outcome a user, in the order in which users are first named; needs `Alter` on the
-    cluster."""
+    """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
     changes: tuple[_Change, ...] = (*request.deletions, *request.upsertions)
     of_user: dict[str, list[_Change]] = {each.name: [] for each in changes}
     for each in changes:
@@ -56,7 +55,6 @@ async def alter_user_scram_credentials(
 
 
 async def _alter(api: ControllerApi, context: RequestContext, changes: Sequence[_Change]) -> dict[str, Detail]:
-    """The outcomes of all changes of some users."""
     removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
     upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
     controller = api.controller
@@ -92,8 +90,8 @@ def _response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsRespon
 async def describe_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Who has credentials: the users that are named, or all; needs `Describe` on the cluster. Without it, as in Kafka,
-    each user that is named has a row, which holds the error and not the name."""
+    """The users with credentials: the requested ones, or all; needs Describe on the cluster. Without it, as in Kafka,
+    each requested user has a result with the error and no name."""
     if not api.grants(context, "Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         row = DescribeUserScramCredentialsResult(error_code=code)

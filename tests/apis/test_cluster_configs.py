@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from controller.apis.cluster_configs import RESOURCES_AT_ONCE, to_brokers
+from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.kafka.codec.codec import decode_request, encode_response, parse_header
 from controller.kafka.handling import ClientConnection, RequestContext
@@ -71,10 +71,10 @@ async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -
 async def test_of_brokers_that_are_not_there_many_go_on_together() -> None:
     async with rig() as a:
         brokers = Brokers()
-        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_AT_ONCE)]
+        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
         rows, _ = await described(a, brokers, *((BROKER, name) for name in names))
         assert rows == [(name, 0, 1) for name in names]
-        assert brokers.came == [(None, names[:RESOURCES_AT_ONCE]), (None, names[RESOURCES_AT_ONCE:])]
+        assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
 
 
 async def test_this_node_answers_for_itself() -> None:
@@ -104,4 +104,4 @@ async def test_a_broker_that_does_not_answer_is_said_of_it_alone() -> None:
         brokers.silent = True
         rows, (_, failed) = await described(a, brokers, (TOPIC, "missing"), (BROKER, "1"))
         assert rows == [("missing", 3, 0), ("1", 7, 0)]
-        assert failed.error_message == "The broker does not answer: nobody there"
+        assert failed.error_message == "The broker did not respond: nobody there"

@@ -60,7 +60,7 @@ async def test_a_large_topic_is_not_encoded_on_the_loop(how: str, monkeypatch: p
             assert list(answer.topics).count(whole) == 1
         assert {on_loop for size, on_loop in encoded if size > LARGE} == {False}
         if how != "with operations":
-            assert len([size for size, _ in encoded if size > LARGE]) == 1, "it is kept"
+            assert len([size for size, _ in encoded if size > LARGE]) == 1, "it is cached"
 
 
 def _everybody() -> Any:
@@ -70,16 +70,16 @@ def _everybody() -> Any:
     return Everybody()
 
 
-def test_what_a_topic_has_grown_by_counts_in_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_partitions_count_in_the_cache_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "PARTITIONS_CACHED_MAX", 100)
-    kept = metadata._EncodedTopics()
+    cache = metadata._EncodedTopics()
     one = BrokerId(1)
     partition = Partition((one,), (one,), one)
     for count in (1, 60):
         for name in ("a", "b"):
             topic = Topic(TopicName(name), TopicId(bytes(16)), (partition,) * count, (), 0, Offset(0))
-            kept.put(topic, VERSION, (), b"")
+            cache.store(topic, VERSION, (), b"")
     other = Topic(TopicName("c"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
-    kept.put(other, VERSION, (), b"")
-    assert kept.find(topic, VERSION, ()) is None, "it is more than may be kept"
-    assert kept.find(other, VERSION, ()) is not None
+    cache.store(other, VERSION, (), b"")
+    assert cache.find(topic, VERSION, ()) is None, "the cache is full"
+    assert cache.find(other, VERSION, ()) is not None

@@ -14,11 +14,11 @@ from controller.apis.passing_through import (
     CLIENT_ID_CHARACTERS_MAX,
     RECORDS,
     RecordClients,
-    SentOn,
+    RedirectedConsumers,
     closing,
     passing,
-    showing_addresses,
     to_broker,
+    with_broker_addresses,
 )
 from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.kafka.handling import (
@@ -94,7 +94,7 @@ async def test_requests_of_a_connection_are_passed_one_after_another() -> None:
 
 def test_a_client_that_looks_for_a_coordinator_is_shown_the_brokers_own_addresses() -> None:
     clients = RecordClients()
-    row = showing_addresses(ApiHandler(0, 13, metadata), clients, closes=False)
+    row = with_broker_addresses(ApiHandler(0, 13, metadata), clients, closes=False)
     assert wants_brokers(row, "admin") is False
     clients.add(RequestContext(FIND_COORDINATOR, 4, client_id="consumer"))
     assert [wants_brokers(row, each) for each in ("consumer", "admin")] == [True, False]
@@ -124,7 +124,7 @@ def test_a_java_client_does_not_keep_its_connection_to_a_listener_for_records(
 ) -> None:
     context = RequestContext(METADATA, 12)
     context.connection.software_name = software
-    showing_addresses(ApiHandler(0, 13, metadata), RecordClients(), closes).handle(
+    with_broker_addresses(ApiHandler(0, 13, metadata), RecordClients(), closes).handle(
         context, MetadataRequest(topics=topics)
     )
     assert context.connection.ends is ends
@@ -190,7 +190,7 @@ def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, P
 
 
 @pytest.mark.parametrize(
-    ("software", "version", "key_type", "is_sent_on"),
+    ("software", "version", "key_type", "is_redirected"),
     [
         (LIBRDKAFKA, 2, b"\x00", True),
         (LIBRDKAFKA, 2, b"\x01", False),  # a transactional producer
@@ -198,14 +198,16 @@ def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, P
         ("4.1.0", 2, b"\x00", False),
     ],
 )
-async def test_a_consumer_of_librdkafka_is_sent_on_to_the_brokers(
-    software: str, version: int, key_type: bytes, is_sent_on: bool
+async def test_a_consumer_of_librdkafka_is_redirected_to_the_brokers(
+    software: str, version: int, key_type: bytes, is_redirected: bool
 ) -> None:
     context, request = looking(software, version, b"\x00\x01g" + key_type)
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), SentOn())[FIND_COORDINATOR].handle(context, request)
-    assert context.connection.ends is is_sent_on
-    assert (given is NO_RESPONSE) is is_sent_on
-    if not is_sent_on:
+    given = passing(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
+        context, request
+    )
+    assert context.connection.ends is is_redirected
+    assert (given is NO_RESPONSE) is is_redirected
+    if not is_redirected:
         assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
 
 
@@ -213,7 +215,9 @@ async def test_one_that_was_shown_the_brokers_and_looks_here_is_answered() -> No
     """As librdkafka 2.8 does."""
     context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
     context.connection.wants_brokers = True
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), SentOn())[FIND_COORDINATOR].handle(context, request)
+    given = passing(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
+        context, request
+    )
     assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
     assert not context.connection.ends
 
@@ -232,20 +236,20 @@ async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest
         brokers = tuple(MetadataResponseBroker(node_id=node, host="localhost", port=9092) for node in nodes)
         return MetadataResponse(brokers=brokers, controller_id=100)
 
-    sent_on = SentOn()
-    row = sent_on.answering(ApiHandler(0, 13, shown_nodes))
+    redirected = RedirectedConsumers()
+    row = redirected.answering(ApiHandler(0, 13, shown_nodes))
     context, _ = looking(LIBRDKAFKA, 2, b"")
-    sent_on.send_on(context)
+    redirected.redirect(context)
     assert shown("me", (MetadataRequestTopic(name="orders"),)) == [100, 1, 2], "that is no look for brokers"
     assert shown("another") == [100]
     assert [shown("me"), shown("me")] == [[1, 2], [100]]
-    sent_on.send_on(context)
-    monkeypatch.setattr(passing_through, "BACK_WITHIN_S", 0.0)
+    redirected.redirect(context)
+    monkeypatch.setattr(passing_through, "REDIRECTED_WITHIN_S", 0.0)
     assert shown("me") == [100], "it was too long ago"
     monkeypatch.undo()
-    monkeypatch.setattr(passing_through, "SENT_ON_MAX", 1)
+    monkeypatch.setattr(passing_through, "REDIRECTED_MAX", 1)
     for client_id in ("first", "last"):
-        sent_on.send_on(RequestContext(FIND_COORDINATOR, 2, client_id=client_id))
+        redirected.redirect(RequestContext(FIND_COORDINATOR, 2, client_id=client_id))
     assert [shown("first"), shown("last")] == [[100], [1, 2]]
 
 
@@ -265,14 +269,14 @@ async def test_without_a_broker_the_client_is_disconnected() -> None:
     table = passing(SPOKEN, (), nobody, anybody, RecordClients())
     given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), PassedRequest(frame=frame(LIST_GROUPS, 4, b"")))
     assert isinstance(given, asyncio.Task)
-    with pytest.raises(Disconnect, match="nobody to pass it to"):
+    with pytest.raises(Disconnect, match="cannot forward it"):
         await given
 
 
 async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
-        raise AssertionError("it was passed on")
+        raise AssertionError("it was forwarded")
 
     table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
-    with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests passed on: ClusterAction is needed"):
+    with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))

@@ -30,37 +30,35 @@ from events.names import BrokerId, TopicId, TopicName
 
 
 class BrokerEpochs(Protocol):
-    """Which registration is meant by an epoch on the wire."""
+    """Converts broker epochs of requests to the machine's."""
 
     def machine_epoch(self, broker_id: int, epoch: int) -> int:
-        """The machine's epoch of the registration that `epoch` stands for; one that no broker has where there is
-        none. An epoch of -1, any, stays that."""
+        """The machine's epoch of the registration with this wire epoch; an epoch that no broker has if it is unknown.
+        -1, any epoch, stays -1."""
         ...
 
     def is_anothers(self, broker_id: int, directory: bytes) -> bool:
-        """Whether the broker is known not to have this log directory."""
+        """True if the broker is known not to have this log directory."""
         ...
 
 
-def as_brokers_take_it(code: int) -> int:
-    """An error for a whole request as brokers understand it: while the log cannot be written they are to try again."""
+def broker_error(code: int) -> int:
+    """The top-level error for a broker: NOT_CONTROLLER while the log cannot be written, so that the broker retries."""
     retry = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
     return int(ErrorCode.NOT_CONTROLLER) if code in retry else code
 
 
 EPOCHS_SINCE = 3
-"""The version from which each member of an in-sync set comes with its epoch (KIP-903)."""
+"""The version from which each member of the ISR has its epoch (KIP-903)."""
 
 
 class AlterPartitionHandler:
-    """Answers AlterPartition of real brokers."""
-
     def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
         self._api = api
         self._epochs = epochs
 
     async def __call__(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Put the reports in portions, one command a topic; unknown topics are answered without one."""
+        """Submit one command a topic, in portions; unknown topics are answered directly."""
         if not self._api.grants(context, "ClusterAction"):
             return AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         names = {topic.topic_id: self._api.store.durable_name_of(topic.topic_id) for topic in request.topics}
@@ -69,7 +67,7 @@ class AlterPartitionHandler:
         for portion in in_portions(known):
             for answer in await self._api.submit(self._commands(context, request, names, portion)):
                 if answer.code:
-                    return AlterPartitionResponse(error_code=as_brokers_take_it(answer.code))
+                    return AlterPartitionResponse(error_code=broker_error(answer.code))
                 answers.setdefault(answer.topic_name, []).extend(answer.partitions)
         topics = []
         for topic in request.topics:
@@ -130,14 +128,12 @@ def _partition(answer: PartitionAnswer) -> AlterPartitionResult:
 
 
 _Pair = tuple[int, bytes]
-"""A partition, and the directory that the broker's replica of it lies in."""
+"""A partition and the log directory of the broker's replica."""
 _Codes = dict[tuple[bytes, int], int]
 """The error code of each partition, by topic id and index."""
 
 
 class AssignReplicasToDirsHandler:
-    """Answers AssignReplicasToDirs of real brokers."""
-
     def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
         self._api = api
         self._epochs = epochs
@@ -145,19 +141,19 @@ class AssignReplicasToDirsHandler:
     async def __call__(
         self, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
     ) -> cluster.AssignReplicasToDirsResponse:
-        """Put what the broker reports in portions, one command a topic."""
+        """Submit one command a topic, in portions."""
         if not self._api.grants(context, "ClusterAction"):
             return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if any(self._epochs.is_anothers(request.broker_id, directory.id_) for directory in request.directories):
-            # A second process with the broker's id: it follows the metadata log, and takes the broker's epoch from
-            # there. The two would undo each other's word for ever.
+            # A second process with the broker's id, which has read the broker's epoch from the metadata log. The two
+            # would overwrite each other's assignments for ever.
             return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
         codes: _Codes = {}
         for portion in in_portions(_by_topic(request).items()):
             commands = self._commands(request, portion)
             for command, answer in zip(commands, await self._api.submit(commands), strict=True):
                 if answer.code:
-                    code = as_brokers_take_it(answer.code)
+                    code = broker_error(answer.code)
                     return cluster.AssignReplicasToDirsResponse(error_code=code)
                 codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
         directories = tuple(
@@ -180,7 +176,7 @@ class AssignReplicasToDirsHandler:
                 **stamped,
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=epoch,
-                # A topic that is not there is put too, so that a broker of another epoch is refused as such.
+                # Missing topics are submitted too, so that a stale broker epoch is rejected as such.
                 topic=self._api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
                 topic_id=TopicId(topic_id),
                 directories=tuple(pairs),
@@ -211,8 +207,6 @@ def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignR
 
 
 class AllocateProducerIdsHandler:
-    """Answers AllocateProducerIds of real brokers."""
-
     def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
         self._api = api
         self._epochs = epochs
@@ -220,7 +214,6 @@ class AllocateProducerIdsHandler:
     async def __call__(
         self, context: RequestContext, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        """Allocate the next block of producer ids to the broker."""
         if not self._api.grants(context, "ClusterAction"):
             return AllocateProducerIdsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         command = AllocateProducerIds(
@@ -230,5 +223,5 @@ class AllocateProducerIdsHandler:
         )
         (answer,) = await self._api.submit([command])
         if answer.code:
-            return AllocateProducerIdsResponse(error_code=as_brokers_take_it(answer.code))
+            return AllocateProducerIdsResponse(error_code=broker_error(answer.code))
         return AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)

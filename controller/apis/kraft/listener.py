@@ -20,8 +20,7 @@ from controller.apis.kraft.partitions import (
     ElectLeadersHandler,
     ListReassignmentsHandler,
 )
-from controller.apis.sasl import not_expected
-from controller.apis.tables import administration, descriptions, rows
+from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
@@ -39,8 +38,8 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 
 WAIT_MS_MAX = 25_000
-"""How long a create may keep a broker waiting: it forwards one request at a time, and gives up after 30 s."""
-WITH_CONFIGS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
+"""The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""
+CONFIG_KINDS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 
 
 def kraft_listener(
@@ -51,13 +50,11 @@ def kraft_listener(
     versions_max: Mapping[str, int],
     leads: Callable[[], bool],
 ) -> dict[int, ApiHandler]:
-    """The table of a listener for real brokers; `of_brokers` are the handlers that the fleet brings, `of_quorum` those
-    that are answered whoever leads.
-
-    ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
+    """The table of a controller listener. `of_brokers` are handlers for brokers, `of_quorum` those that work on any
+    voter. Add ApiVersions with `with_api_versions`.
     """
     handlers: dict[int, Handler] = {
-        **administration(api, WAIT_MS_MAX, WITH_CONFIGS),
+        **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
         **descriptions(api),
         ApiKey.ELECT_LEADERS: ElectLeadersHandler(api),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(api),
@@ -65,13 +62,13 @@ def kraft_listener(
         ApiKey.ALTER_PARTITION: AlterPartitionHandler(api, epochs),
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(api, epochs),
         ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(api, epochs),
-        ApiKey.CREATE_DELEGATION_TOKEN: refuse_creation,
-        ApiKey.RENEW_DELEGATION_TOKEN: refuse_renewal,
-        ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_expiry,
+        ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
+        ApiKey.RENEW_DELEGATION_TOKEN: reject_renew_token,
+        ApiKey.EXPIRE_DELEGATION_TOKEN: reject_expire_token,
         **of_brokers,
     }
     led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
-    table = rows({**led, **of_quorum, **not_expected}, versions_max)
+    table = rows({**led, **of_quorum, **UNEXPECTED_SASL}, versions_max)
     envelope = EnvelopeHandler(table, lambda context: api.grants(context, "ClusterAction"))
     row = APIS[ApiKey.ENVELOPE]
     table[ApiKey.ENVELOPE] = ApiHandler(row.min_version, row.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads))
@@ -79,8 +76,8 @@ def kraft_listener(
 
 
 def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
-    """A handler that knows only while this controller leads. Then whoever sent it looks for the leader; responses with
-    an error for each part are made by the handler itself."""
+    """Answer NOT_CONTROLLER unless this controller leads. Handlers of APIs without a top-level error code check it
+    themselves."""
     response: Any = APIS[key].response
     if "error_code" not in response.__struct_fields__:
         return handle
@@ -94,8 +91,9 @@ def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
 _DISABLED = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
 
 
-def refuse_creation(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """No token; the owner and the requester are named, as Kafka does."""
+def reject_create_token(
+    context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
     requester_type, _, requester = context.principal.partition(":")
     named = bool(request.owner_principal_name)
     return CreateDelegationTokenResponse(
@@ -107,11 +105,9 @@ def refuse_creation(context: RequestContext, request: CreateDelegationTokenReque
     )
 
 
-def refuse_renewal(_: RequestContext, __: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """No token lives longer."""
+def reject_renew_token(_: RequestContext, __: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=_DISABLED)
 
 
-def refuse_expiry(_: RequestContext, __: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """No token ends sooner."""
+def reject_expire_token(_: RequestContext, __: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=_DISABLED)

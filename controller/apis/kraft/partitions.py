@@ -34,15 +34,13 @@ PREFERRED = 0
 
 
 class ElectLeadersHandler:
-    """Answers ElectLeaders."""
-
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
 
     async def __call__(
         self, context: RequestContext, request: topics_messages.ElectLeadersRequest
     ) -> topics_messages.ElectLeadersResponse:
-        """Elect for each partition for itself. For all partitions (null) those that need no election are left out."""
+        """Elect a leader for each partition. For null, all partitions, results of ELECTION_NOT_NEEDED are left out."""
         if not self._api.grants(context, "Alter"):
             return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if request.election_type not in (PREFERRED, UNCLEAN):
@@ -52,7 +50,7 @@ class ElectLeadersHandler:
         for portion in in_portions(self._wanted(request)):
             answers = await self._elect(context, portion, request.election_type == UNCLEAN)
             results += (_election_result(answer, everything) for answer in answers)
-        return topics_messages.ElectLeadersResponse(replica_election_results=_joined(results))
+        return topics_messages.ElectLeadersResponse(replica_election_results=_merged(results))
 
     def _wanted(self, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
         if request.topic_partitions is not None:
@@ -87,10 +85,10 @@ class ElectLeadersHandler:
         )
 
 
-def _joined(
+def _merged(
     results: Iterable[topics_messages.ReplicaElectionResult],
 ) -> tuple[topics_messages.ReplicaElectionResult, ...]:
-    """The results, each topic once: one that has many partitions comes in several portions."""
+    """Merge the results of topics that were split over portions."""
     by_topic: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
     for result in results:
         by_topic.setdefault(result.topic, []).extend(result.partition_result)
@@ -118,19 +116,17 @@ def _election_result(answer: Answer, everything: bool) -> topics_messages.Replic
 
 TOPICS_PER_SLICE = 200
 NO_FACTOR_CHECK_BEFORE = 1
-"""The version from which a request can say that replication factors are to stay as they are (KIP-860)."""
+"""The version from which a request can forbid changes of the replication factor (KIP-860)."""
 
 
 class AlterPartitionReassignmentsHandler:
-    """Answers AlterPartitionReassignments."""
-
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
 
     async def __call__(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Begin, change or end the reassignment of each partition for itself."""
+        """Start, change or cancel the reassignment of each partition."""
         allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
         if not self._api.grants(context, "Alter"):
             code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -191,15 +187,13 @@ def _responses(answer: Answer, wanted: Sequence[Reassignment]) -> Iterator[Reass
 
 
 class ListReassignmentsHandler:
-    """Answers ListPartitionReassignments from the durable state."""
-
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
 
     async def __call__(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """The reassignments under way: of all topics (null), or of the partitions named."""
+        """The ongoing reassignments of all topics (null) or of named partitions."""
         if not self._api.grants(context, "Describe"):
             return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if request.topics is None:

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.quorum import LOGGED_EVERY_S, RefusedFetches
+from controller.apis.kraft.quorum import LOGGED_EVERY_S, RejectedFetches
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.quorum import (
@@ -27,12 +27,12 @@ from events.catalog import Endpoint
 
 def test_a_refusal_is_logged_once_in_a_while_for_each_node_and_code() -> None:
     now = 0.0
-    refused = RefusedFetches("ours", lambda: now)
+    refused = RejectedFetches("ours", lambda: now)
 
     def refuse(node_id: int, code: int = 104, port: int = 1) -> None:
         context = RequestContext(ApiKey.FETCH, 17, connection=ClientConnection(peer=f"10.0.0.1:{port}"))
         request = FetchRequest(cluster_id="theirs", replica_state=ReplicaState(replica_id=node_id))
-        refused.note(context, request, FetchResponse(error_code=code))
+        refused.on_response(context, request, FetchResponse(error_code=code))
 
     with capture_logs() as logged:
         for port in range(5):
