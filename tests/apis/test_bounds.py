@@ -333,7 +333,7 @@ async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -
     async with rig() as served:
         data = tuple(PartitionProduceData(index=number) for number in range(10_000))
         request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
-        with pytest.raises(Disconnect, match="at most 10000 partitions"):
+        with pytest.raises(Disconnect, match="At most 10000 partitions"):
             await served.call(ApiKey.PRODUCE, 9, request)
 
 

@@ -113,7 +113,7 @@ class UpdateFeaturesHandler:
         current = self._node.quorum.kraft_version
         if current <= level <= KRAFT_VERSION_MAX:
             return None
-        return f"Invalid update version {level} for feature {KRAFT_VERSION}: the current version is {current}, 1 is allowed."
+        return f"Invalid update version {level} for feature {KRAFT_VERSION}: current version {current}; allowed is 1."
 
     async def _raise_kraft_version(self) -> UpdateFeaturesResponse | None:
         """Raise kraft.version from 0 to 1 (KIP-853). Returns the response if that fails."""
