@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
 from controller.apis.configs import BROKER, GROUP, TOPIC
+from controller.apis.forwarding import PassOn
 from controller.apis.limits import slices
-from controller.apis.passing_through import PassOn
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
 from controller.controller_api import ControllerApi

@@ -14,9 +14,7 @@ from controller.apis import acls, client_quotas, cluster, configs, records, user
 from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
-from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
-from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import (
+from controller.apis.forwarding import (
     RecordClients,
     RedirectedConsumers,
     closing,
@@ -24,6 +22,8 @@ from controller.apis.passing_through import (
     to_broker,
     with_broker_addresses,
 )
+from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
+from controller.apis.metadata import MetadataHandler
 from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at

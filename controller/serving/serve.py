@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.passing_through import RecordClients
+from controller.apis.forwarding import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from controller.apis import passing_through
-from controller.apis.passing_through import (
+from controller.apis import forwarding
+from controller.apis.forwarding import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
     CLIENT_ID_CHARACTERS_MAX,

@@ -21,7 +21,7 @@ import structlog
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.passing_through import RecordClients
+from controller.apis.forwarding import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
