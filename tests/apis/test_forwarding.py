@@ -101,7 +101,7 @@ def test_a_client_that_looks_for_a_coordinator_is_shown_the_brokers_own_addresse
 
 
 def test_clients_that_produce_or_consume_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing_through, "CLIENTS_MAX", 2)
+    monkeypatch.setattr(forwarding, "CLIENTS_MAX", 2)
     clients = RecordClients()
     contexts = [RequestContext(FIND_COORDINATOR, 4, client_id=each * 10_000) for each in "abc"]
     for context in contexts:
@@ -244,10 +244,10 @@ async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest
     assert shown("another") == [100]
     assert [shown("me"), shown("me")] == [[1, 2], [100]]
     redirected.redirect(context)
-    monkeypatch.setattr(passing_through, "REDIRECTED_WITHIN_S", 0.0)
+    monkeypatch.setattr(forwarding, "REDIRECTED_WITHIN_S", 0.0)
     assert shown("me") == [100], "it was too long ago"
     monkeypatch.undo()
-    monkeypatch.setattr(passing_through, "REDIRECTED_MAX", 1)
+    monkeypatch.setattr(forwarding, "REDIRECTED_MAX", 1)
     for client_id in ("first", "last"):
         redirected.redirect(RequestContext(FIND_COORDINATOR, 2, client_id=client_id))
     assert [shown("first"), shown("last")] == [[100], [1, 2]]
