@@ -14,14 +14,53 @@ need be kept track of while all is well.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import Malformation
 from controller.kafka.codec.schema import SIZES, Field, Kind, Layout
-from controller.kafka.codec.source import Source
 from controller.kafka.messages import Message
+
+
+class Source:
+    """The lines of one function, and the names that they use beside Python's own."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+        self.names: dict[str, Any] = dict(vars(primitives))
+        self._depth = 1
+        self._variables = 0
+
+    def run(self, filename: str) -> dict[str, Any]:
+        """Execute it; the names afterwards, the function's among them. Tracebacks call it `filename`."""
+        exec(compile("\n".join(self._lines), filename, "exec"), self.names)
+        return self.names
+
+    def add(self, line: str) -> None:
+        """One more line, as deep as it stands."""
+        self._lines.append("    " * self._depth + line)
+
+    @contextmanager
+    def indented(self, line: str) -> Iterator[None]:
+        """This line, and all that is added in the block below it."""
+        self.add(line)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def variable(self, prefix: str) -> str:
+        """A name that is not used yet."""
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        """The name by which the source may use this value."""
+        name = self.variable(prefix)
+        self.names[name] = value
+        return name
+
 
 CODES: Final[dict[Kind, str]] = {
     "int8": "b",
@@ -47,7 +86,7 @@ class Reader:
     def __init__(self, layout: Layout, name: str) -> None:
         self._name = name
         self._filename = f"<reader of {name}>"
-        source = _Source()
+        source = _ReaderSource()
         source.entity(layout, "message")
         source.add("return message, c")
         self._paths = source.paths
@@ -65,7 +104,7 @@ class Reader:
         return f"{self._name}: {path}: {reason}"
 
 
-class _Source(Source):
+class _ReaderSource(Source):
     """`b` is the buffer, `o` the offset, `z` the limit, `c` the elements left, `n` and `e` a length and an end."""
 
     def __init__(self) -> None:
