@@ -17,9 +17,8 @@ import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
 from controller.controller_api import ControllerApi
-from controller.kafka.sasl.conversation import StartConversation, Users
+from controller.kafka.sasl.conversation import PlainConversation, StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.sasl.plain import PlainConversation
 from controller.kafka.sasl.scram import ScramConversation
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
