@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from controller.kafka.server.connection_counts import UNLIMITED, ConnectionCounts
+from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.settings.load import ServeSettings
 
 KEPT_MAX: Final = 2048

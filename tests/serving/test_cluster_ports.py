@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.access.users import Users
-from controller.kafka.server.connection_counts import ConnectionCounts
+from controller.kafka.server.service import ConnectionCounts
 from controller.machine.state import Cluster
 from controller.serving.cluster_ports import FILE, ClusterPorts
 from controller.serving.listeners import Listening, plan

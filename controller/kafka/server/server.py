@@ -18,9 +18,8 @@ import structlog
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
-from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.protocol import Outcome
-from controller.kafka.server.service import Limits, OnRequest
+from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import SecurityProtocol

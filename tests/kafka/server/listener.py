@@ -18,9 +18,8 @@ from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import Limits, OnRequest
+from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -8,7 +8,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.server.connection_counts import ConnectionCounts
+from controller.kafka.server.service import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from tests.kafka.server.gates import at_once
 from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, until
