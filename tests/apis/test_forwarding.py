@@ -237,7 +237,7 @@ async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest
         return MetadataResponse(brokers=brokers, controller_id=100)
 
     redirected = RedirectedConsumers()
-    row = redirected.answering(ApiHandler(0, 13, shown_nodes))
+    row = redirected.wrap_metadata(ApiHandler(0, 13, shown_nodes))
     context, _ = looking(LIBRDKAFKA, 2, b"")
     redirected.redirect(context)
     assert shown("me", (MetadataRequestTopic(name="orders"),)) == [100, 1, 2], "that is no look for brokers"

@@ -19,7 +19,7 @@ from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
-from controller.kafka.server.protocol import READ_AT_ONCE_BYTES_MAX
+from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
 from controller.kafka.session import Session, normal_host
 from controller.machine.errors import ErrorCode
 
@@ -80,7 +80,7 @@ class EnvelopeHandler:
 async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) -> Message:
     """Decode the forwarded request, a large one in another thread. Raises MalformedRequest."""
     read = partial(codec.read_request, header.api_key, header.api_version, frame, header.body_offset, elements_max)
-    if len(frame) <= READ_AT_ONCE_BYTES_MAX:
+    if len(frame) <= DECODED_ON_LOOP_BYTES_MAX:
         return read()[0]
     return (await asyncio.to_thread(read))[0]
 

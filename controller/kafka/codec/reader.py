@@ -4,11 +4,11 @@ Method: Python source is generated and executed once. Neighbouring fields of fix
 entities are inlined as loops; a string takes one slice. Lenient as a broker: unknown tagged fields are skipped, bytes
 after the message are left alone, invalid UTF-8 is replaced, and any negative length of old versions is a null.
 
-No length is believed before it is compared with the bytes left: a string must fit, and an array may announce only as
-many elements as could fit at their smallest. So a frame costs memory in proportion to its size, whatever it says.
+Lengths are checked against the remaining bytes: a string must fit, and an array may announce only as many elements as
+fit at their smallest. So a frame takes memory in proportion to its size.
 
-Each line of a reader knows which field it reads. When one fails, the traceback's line number shows where, so nothing
-need be kept track of while all is well.
+Each line of a reader belongs to one field. After a failure the line number of the traceback identifies the field, so
+the reader tracks nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.kafka.messages import Message
 
 
 class Source:
-    """The lines of one function, and the names that they use beside Python's own."""
+    """The lines of a generated function, and the names that it uses."""
 
     def __init__(self, *lines: str) -> None:
         self._lines = list(lines)
@@ -39,24 +39,24 @@ class Source:
         return self.names
 
     def add(self, line: str) -> None:
-        """One more line, as deep as it stands."""
+        """Add a line at the current depth."""
         self._lines.append("    " * self._depth + line)
 
     @contextmanager
     def indented(self, line: str) -> Iterator[None]:
-        """This line, and all that is added in the block below it."""
+        """Add a line and a block below it."""
         self.add(line)
         self._depth += 1
         yield
         self._depth -= 1
 
     def variable(self, prefix: str) -> str:
-        """A name that is not used yet."""
+        """An unused name."""
         self._variables += 1
         return f"{prefix}{self._variables}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """The name by which the source may use this value."""
+        """The name of this value in the source."""
         name = self.variable(prefix)
         self.names[name] = value
         return name
@@ -73,15 +73,15 @@ CODES: Final[dict[Kind, str]] = {
     "float64": "d",
     "uuid": "16s",
 }
-"""How `struct` names each kind of fixed size."""
+"""`struct` codes of kinds of fixed size."""
 
 READ_FAILURES: Final = (Malformation, IndexError, struct.error)
-"""What a compiled reader raises on bytes that are not its message."""
+"""Raised by compiled readers for malformed bytes."""
 
 
 class Reader:
-    """A compiled reader: `read(buffer, offset, limit, elements)` gives the message and what is left of the elements
-    that it may have, or raises one of `READ_FAILURES`."""
+    """`read(buffer, offset, limit, elements)` returns the message and the remaining number of elements, or raises one
+    of `READ_FAILURES`."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._name = name
@@ -93,7 +93,7 @@ class Reader:
         self.read: Callable[[bytes, int, int, int], tuple[Message, int]] = source.run(self._filename)["read"]
 
     def explain(self, failure: BaseException) -> str:
-        """Which message and field could not be read, and why."""
+        """The message, the field and the reason of a failure."""
         path = "message"
         trace = failure.__traceback__
         while trace is not None:

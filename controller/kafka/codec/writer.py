@@ -4,8 +4,8 @@ Method: Python source is generated and executed once. Neighbouring fields of fix
 empty section of tagged fields as a padding byte; nested entities are inlined as loops; what is written is appended to
 a list and joined once by the caller. An array of entities may be an `Encoded`, whose parts are spliced in.
 
-It trusts the values: they come from our handlers, and one that does not fit its field raises (struct.error,
-AttributeError, TypeError), which is a bug in the handler.
+Values are not validated: they come from our handlers, and one that does not fit its field raises struct.error,
+AttributeError or TypeError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _NO_TAGS: Final = "x"
 
 
 def compile_writer(layout: Layout, name: str) -> Write:
-    """A writer of the messages of this layout."""
     source = _Source()
     source.entity(layout, "message", "parts")
     source.flush("parts")

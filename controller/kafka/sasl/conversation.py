@@ -11,10 +11,10 @@ from controller.machine.state import ScramCredential
 
 
 class LoginRefused(Exception):
-    """The client is not who it says, or does not speak the mechanism.
+    """The credentials or the SASL message are invalid.
 
-    `message` is for the client, None where it only learns that its credentials are not valid; `why` is for our log.
-    Neither ever holds what the client sent but for a user name.
+    `message` is for the client, None for the generic message about invalid credentials; `why` is for the log. Neither
+    contains anything that the client sent, except a user name.
     """
 
     def __init__(self, why: str, message: str | None = None, user: str = "") -> None:
@@ -25,7 +25,7 @@ class LoginRefused(Exception):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What the server says next; `user` is set when the conversation ended with a login."""
+    """The server's next message; `user` is set after a successful login."""
 
     challenge: bytes = b""
     user: str | None = None
@@ -35,41 +35,41 @@ class Conversation(Protocol):
     """One login by one mechanism."""
 
     async def step(self, token: bytes) -> Step:
-        """Take what the client says. Raises LoginRefused."""
+        """Process a message of the client. Raises LoginRefused."""
         ...
 
 
 class Users(Protocol):
-    """Where the mechanisms look users up."""
+    """User store of the mechanisms."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user; for one that is not there a made-up one, the same each time, or None for none."""
+        """The credential of a user. For an unknown user a fake one, always the same, or None."""
         ...
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """Whether this is the password of a PLAIN user; takes as long for a user that is not there. The client's
-        `address` says who takes turns with whom."""
+        """True if this is the password of a PLAIN user. Takes as long for an unknown user. Checks are scheduled
+        fairly by client `address`."""
         ...
 
 
 StartConversation = Callable[[Users, str], Conversation]
-"""Begins a login of a client at an address."""
+"""Starts a login of a client at an address."""
 
 
 PLAIN = "PLAIN"
 PLAIN_BYTES_MAX = 255 * 3 + 2
-"""Name, name and password of at most 255 bytes each."""
+"""Authorization id, user name and password of at most 255 bytes each."""
 
 
 class PlainConversation:
-    """One login by PLAIN. The messages are Kafka's."""
+    """One login by PLAIN, with Kafka's error messages."""
 
     def __init__(self, users: Users, address: str) -> None:
         self._users = users
         self._address = address
 
     async def step(self, token: bytes) -> Step:
-        """The one step: name and password. Raises LoginRefused."""
+        """Check the user name and password. Raises LoginRefused."""
         authorization, user, password = self._parts(token)
         if not user:
             raise LoginRefused("no user name", "Authentication failed: username not specified")

@@ -17,32 +17,31 @@ from controller.kafka.server.protocol import Outcome
 from controller.kafka.session import SecurityProtocol
 
 OnRequest = Callable[[int, int, Outcome, float], None]
-"""Called for each request: API key, version, outcome, and the seconds from its start until its answer was ready.
+"""Called for each request: API key, version, outcome, and seconds until the response was ready.
 
-Key and version are -1 where they are not spoken here: there are no more of them than the listener's table has, whatever
-clients send before they log in.
+Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
 """
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listener puts up with, with Kafka's names and defaults where Kafka has them."""
+    """Limits of one listener, with Kafka's names and defaults."""
 
     request_bytes_max: int = 4 * 1024 * 1024
-    """`socket.request.max.bytes`; as much may be in flight on one connection."""
+    """`socket.request.max.bytes`; also the limit of bytes in flight on one connection."""
     connections_max: int = 2**31 - 1
     """`max.connections`."""
     held_bytes_max: int = 256 * 1024 * 1024
-    """`queued.max.request.bytes`, of all connections together, answers that are not taken included."""
+    """`queued.max.request.bytes` of all connections together, including unsent responses."""
     idle_ms_max: int = 600_000
     """`connections.max.idle.ms`."""
     requests_in_flight_max: int = 1000
-    """Requests of one connection that are worked on together. Kafka has one; clients send from 5 to any number."""
+    """Concurrent requests of one connection. Kafka has one; clients send 5 or more."""
     authentication_ms_max: int = 30_000
-    """How long a client may take until it has authenticated, the handshake of TLS included."""
+    """Time for the TLS handshake and authentication."""
 
 
 class Service(Protocol):
-    """What a connection needs of its server."""
+    """The server, as its connections use it."""
 
     handlers: Mapping[int, ApiHandler]
     limits: Limits
@@ -54,18 +53,18 @@ class Service(Protocol):
     clock: Callable[[], float]
     loop: asyncio.AbstractEventLoop
     reader: ThreadPoolExecutor
-    """Where large requests are read."""
+    """Decodes large requests."""
 
     def opened(self, connection: Any) -> bool:
-        """Whether there is room for this connection."""
+        """Register a connection; False if there are too many."""
         ...
 
     def holds(self, more: int) -> None:
-        """So many bytes more, or less, are kept for clients."""
+        """Add to the bytes buffered for clients; may be negative."""
         ...
 
     def closed(self, connection: Any) -> None:
-        """The connection is closed and its handlers have ended."""
+        """Unregister a closed connection whose handlers have ended."""
         ...
 
 
@@ -76,10 +75,10 @@ _logger = structlog.get_logger(__name__)
 
 
 class ConnectionCounts:
-    """Counts the open connections; each that `admit` lets in is to be given back by `left`.
+    """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
 
     `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
-    `total_max` what the process has file descriptors for. HTTP may have a few more connections, for health alone.
+    `total_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
     """
 
     def __init__(
@@ -93,27 +92,26 @@ class ConnectionCounts:
 
     @property
     def total(self) -> int:
-        """How many are connected."""
         return self._total
 
     @property
     def is_over(self) -> bool:
-        """True if more are connected than `total_max`."""
+        """True if there are more connections than `total_max`."""
         return self._total > self.total_max
 
     def admit(self, host: str, more: int = 0) -> bool:
-        """True if one more client may come from this address; it then counts until `left`. `more` are let in beyond
-        `total_max`."""
+        """True if one more client may connect from this address; it counts until `left`. `more` connections are allowed
+        beyond `total_max`."""
         reason = self._refusal(host, more)
         if reason is not None:
-            _logger.warning("connection_refused", reason=reason, peer=host)
+            _logger.warning("connection_rejected", reason=reason, peer=host)
             return False
         self._by_host[host] += 1
         self._total += 1
         return True
 
     def left(self, host: str) -> None:
-        """A client that was admitted has gone."""
+        """An admitted client has disconnected."""
         self._by_host[host] -= 1
         self._total -= 1
         if not self._by_host[host]:

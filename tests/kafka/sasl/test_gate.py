@@ -301,7 +301,7 @@ def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
                 with capture_logs() as logs:
                     client.send(metadata_request(5))
                     assert await client.closed() == b""
-                assert [line["reason"] for line in logs] == ["the session has expired and was not authenticated anew"]
+                assert [line["reason"] for line in logs] == ["the session has expired and was not re-authenticated"]
             assert seen.principals == ["User:alice", "User:alice"]
 
     run(scenario)

@@ -135,7 +135,7 @@ def test_an_end_comes_after_the_answers_before_it_with_one_log_line(
     [
         ("raise", "the handler failed"),
         ("nonsense", "the handler failed"),
-        ("unencodable", "the answer cannot be encoded"),
+        ("unencodable", "the response cannot be encoded"),
     ],
 )
 def test_a_bug_in_a_handler_costs_its_connection_only(run: Run, name: str, reason: str) -> None:
@@ -255,7 +255,7 @@ def test_a_stop_cuts_off_what_lasts_beyond_its_deadline(run: Run) -> None:
                 await server.stop(0.01)
             assert await client.closed() == b""
             assert gates.cancelled == ["gate1"]
-            assert [log["event"] for log in logs] == ["connections_cut_off"]
+            assert [log["event"] for log in logs] == ["connections_aborted"]
 
     run(scenario)
 
@@ -276,7 +276,7 @@ def test_a_stop_does_not_wait_for_ever_for_a_handler(run: Run) -> None:
             await begun.wait()
             with capture_logs() as logs:
                 await server.stop(0.01)
-            assert [log["event"] for log in logs] == ["connections_cut_off", "handlers_not_cancelled"]
+            assert [log["event"] for log in logs] == ["connections_aborted", "handlers_not_cancelled"]
             release.set()
 
     run(scenario)

@@ -61,7 +61,7 @@ def test_listeners_share_the_limit_of_an_address(run: Run) -> None:
                     third.send(metadata_request(3))
                     assert await third.correlation_ids(1) == [3]
         reason = "too many connections from one address: max.connections.per.ip allows 1"
-        assert [(log["event"], log["reason"]) for log in logs] == [("connection_refused", reason)]
+        assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
 
     run(scenario)
 

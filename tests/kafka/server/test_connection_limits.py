@@ -133,7 +133,7 @@ def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) ->
                     third.send(metadata_request(3))
                     assert await third.correlation_ids(1) == [3]
         assert [(log["event"], log["reason"]) for log in logs] == [
-            ("connection_refused", "too many connections: max.connections allows 1")
+            ("connection_rejected", "too many connections: max.connections allows 1")
         ]
 
     run(scenario)
@@ -232,7 +232,9 @@ def test_of_what_is_half_sent_the_largest_is_closed_beyond_the_limit(run: Run) -
                 last.writer.close()
                 small.writer.close()
                 await until(lambda: server._held == 0)
-        assert [log["reason"] for log in logs] == ["all connections hold more than queued.max.request.bytes=1000000"]
+        assert [log["reason"] for log in logs] == [
+            "the buffers of all connections exceed queued.max.request.bytes=1000000"
+        ]
 
     run(scenario)
 

@@ -14,7 +14,7 @@ from controller.kafka.handling import NO_RESPONSE, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.server.protocol import ELEMENT_BYTES, READ_AT_ONCE_BYTES_MAX, Exchange, ServerProtocol
+from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX, ELEMENT_BYTES, Exchange, ServerProtocol
 from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
@@ -170,13 +170,13 @@ def test_a_request_is_answered_once() -> None:
 
 def test_a_large_request_is_left_for_another_thread_to_read() -> None:
     conversation = ServerProtocol(table({ApiKey.METADATA: never}), 1 << 20)
-    names = tuple(MetadataRequestTopic(name="") for _ in range(READ_AT_ONCE_BYTES_MAX))
+    names = tuple(MetadataRequestTopic(name="") for _ in range(DECODED_ON_LOOP_BYTES_MAX))
     large = codec.encode_request(ApiKey.METADATA, 1, 1, "test", MetadataRequest(topics=names))
     conversation.receive(large + metadata_request(2))
     exchange, small = exchanges(conversation)
     assert (exchange.request, exchange.unread) == (None, large[4:])
     assert small.unread is None
-    conversation.take(exchange, exchange.read(large[4:], READ_AT_ONCE_BYTES_MAX))
+    conversation.resize(exchange, exchange.read(large[4:], DECODED_ON_LOOP_BYTES_MAX))
     assert exchange.request == MetadataRequest(topics=names)
     taken = len(large) - 4 + len(names) * ELEMENT_BYTES + len(metadata_request(2)) - 4 + ELEMENT_BYTES
     assert conversation.bytes_in_flight == taken

@@ -211,7 +211,7 @@ def test_handshakes_that_fail_are_logged(run: Run, authority: Authority, tmp_pat
                 await logged(lines, 3)
             reasons = [line["reason"] for line in lines]
             assert reasons[0] == "peer did not return a certificate"
-            assert reasons[1].startswith("the client's certificate is not accepted: ")
+            assert reasons[1].startswith("the client's certificate was rejected: ")
             assert {line["event"] for line in lines} == {"tls_handshake_failed"}
             assert server.connections == 0
             assert not server.handshakes
