@@ -206,7 +206,7 @@ REFUSED = (
         "Invalid value zip for configuration compression.type: String must be one",
     ),
     ("", "compression.gzip.level", SET, "0", 42, "Invalid value 0 for configuration compression.gzip.level: Value m"),
-    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners of simulated brokers cannot be"),
+    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners cannot be altered for simulated"),
     (
         "",
         "sasl.enabled.mechanisms",
@@ -232,7 +232,7 @@ REFUSED = (
         "These security configs can be dynamically updated only per-listener",
     ),
     ("1", "listener.name.a.ssl.keystore.password", SET, "hush", 42, "ssl.keystore.password is a secret, which simul"),
-    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers have no use f"),
+    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers do not use; i"),
     ("", "principal.builder.class", SET, "x", 42, "Invalid value x for configuration principal.builder.class: Class"),
     (
         "",

@@ -1,8 +1,8 @@
 """One client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
 
 Requests start in order as they arrive, up to the limits. Responses that are ready together are sent in one write, in
-the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from it. A
-large frame is decoded in another thread, and a list of everything is processed alone.
+the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from
+it. A large frame is decoded in another thread, and a list of everything is processed alone.
 
 The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
 `Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client
