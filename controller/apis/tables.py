@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from controller.apis import acls, client_quotas, cluster, configs, records, user_scram_credentials
-from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
+from controller.apis import acls, cluster, configs, records, users
+from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
 from controller.apis.forwarding import (
@@ -102,12 +102,12 @@ def administration(
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
         ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, api),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, api),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(users.alter_client_quotas, api),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(users.alter_user_scram_credentials, api),
     }
     return {
         **{key: bounded(api, key, handle) for key, handle in changes.items()},
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, api),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(users.describe_user_scram_credentials, api),
     }
 
 
@@ -116,7 +116,7 @@ def descriptions(api: ControllerApi) -> dict[int, Handler]:
     return {
         ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, api),
         ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, api),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, api),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(users.describe_client_quotas, api),
     }
 
 

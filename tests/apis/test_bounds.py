@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import limits, user_scram_credentials
+from controller.apis import limits, users
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -338,7 +338,7 @@ async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -
 
 
 async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_scram_credentials, "USERS_PER_SLICE", 10)
+    monkeypatch.setattr(users, "USERS_PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]
     async with rig() as one:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.apis import api_versions
+from controller.apis import cluster
 from controller.apis.kraft.broker_reports import broker_error
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.fleet import KraftFleet
@@ -34,7 +34,7 @@ _FAILED_WITHOUT_RESULTS_SINCE = 2
 def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
     """The features that this controller supports; one carries its leader priority."""
     ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
-    return api_versions.supported_features(ranges)
+    return cluster.supported_features(ranges)
 
 
 def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
@@ -42,7 +42,7 @@ def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKe
     levels = dict(fleet.membership.cluster.features)
     if fleet.node.quorum.kraft_version:
         levels[KRAFT_VERSION] = fleet.node.quorum.kraft_version
-    return fleet.replication.applied - 1, api_versions.finalized_keys(levels.items())
+    return fleet.replication.applied - 1, cluster.finalized_keys(levels.items())
 
 
 class UpdateFeaturesHandler:
