@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from controller.apis.api_versions import with_api_versions
-from controller.apis.cluster import DescribeControllersHandler
+from controller.apis.cluster import DescribeControllersHandler, with_api_versions
 from controller.apis.kraft.broker_life import (
     BrokerHeartbeatHandler,
     BrokerRegistrationHandler,

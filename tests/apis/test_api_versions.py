@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.apis.records import produce_row
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext

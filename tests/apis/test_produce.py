@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.apis.records import PRODUCE_REJECTED, produce_row, reject_produce
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.apis.tables import UNEXPECTED_SASL
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Handler

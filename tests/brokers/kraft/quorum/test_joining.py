@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter

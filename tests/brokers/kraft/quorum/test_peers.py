@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security, security_of
 from controller.brokers.kraft.quorum import peers as peers_of
 from controller.brokers.kraft.quorum.peers import BACKOFF_S_MAX, Peers

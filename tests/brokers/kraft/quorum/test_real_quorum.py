@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
