@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import users
+from controller.apis import users as users_api
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import (
@@ -203,7 +203,7 @@ async def test_filters_that_mean_nothing_are_refused(components: tuple[Component
 
 
 async def test_many_quotas_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "ENTITIES_PER_SLICE", 10)
+    monkeypatch.setattr(users_api, "ENTITIES_PER_SLICE", 10)
     users = [*(f"u{number}" for number in range(35)), "u3", "u34"]
     async with rig() as one:
         entries = tuple(quota(2.0, user).entries[0] for user in users)

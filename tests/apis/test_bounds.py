@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import limits, users
+from controller.apis import limits
+from controller.apis import users as users_api
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
@@ -338,7 +339,7 @@ async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -
 
 
 async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "USERS_PER_SLICE", 10)
+    monkeypatch.setattr(users_api, "USERS_PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]
     async with rig() as one:
