@@ -106,7 +106,7 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
 @pytest.mark.parametrize(
     ("key", "version", "request_", "message"), TOO_LARGE, ids=lambda one: one.name if isinstance(one, ApiKey) else None
 )
-async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
+async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
     key: ApiKey, version: int, request_: Message, message: str
 ) -> None:
     async with rig({"num.partitions": "3"}) as served:
@@ -126,9 +126,7 @@ async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
 
 
 @pytest.mark.parametrize(("pattern_type", "code"), [(1, POLICY_VIOLATION), (3, 0)], ids=["wide", "exact"])
-async def test_filters_that_go_through_all_entries_are_bounded(
-    pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_scanned_acls_are_limited(pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ACLS_SCANNED_MAX", 1000)
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
         entry = access.AclCreation(
@@ -151,11 +149,11 @@ async def test_filters_that_go_through_all_entries_are_bounded(
         assert {len(each.matching_acls) for each in answer.filter_results} == {0 if code else 1}
 
 
-def test_every_api_that_changes_things_has_a_row_here() -> None:
+def test_every_mutating_api_has_a_limit() -> None:
     assert {key for key, *_ in TOO_LARGE} == CHANGES
 
 
-async def test_what_kafka_allows_at_once_is_done() -> None:
+async def test_request_at_kafkas_limit_is_accepted() -> None:
     async with rig() as served:
         answer = await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(4000)))
         assert {topic.error_code for topic in answer.topics} == {0}
@@ -164,7 +162,7 @@ async def test_what_kafka_allows_at_once_is_done() -> None:
         assert {topic.error_code for topic in grown.results} == {0}
 
 
-async def test_configs_of_one_resource_are_described_once() -> None:
+async def test_describe_configs_merges_equal_resources() -> None:
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
         resource = configs.DescribeConfigsResource(resource_type=2, resource_name="t0")
@@ -174,7 +172,7 @@ async def test_configs_of_one_resource_are_described_once() -> None:
         assert len(answer.results[0].configs) > 20
 
 
-async def test_descriptions_beyond_the_bound_of_an_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_describe_configs_response_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RESPONSE_BYTES_MAX", 20_000)
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(100)))
@@ -249,12 +247,12 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 
 
 @pytest.mark.parametrize(("key", "version", "request_"), LONG, ids=[key.name for key, *_ in LONG])
-async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, version: int, request_: Message) -> None:
+async def test_long_response_does_not_block_the_loop(key: ApiKey, version: int, request_: Message) -> None:
     async with rig() as served:
         assert await turns_taken(served, key, version, request_) > 30
 
 
-async def test_others_have_their_turn_while_very_many_quotas_are_described() -> None:
+async def test_describe_many_quotas_does_not_block_the_loop() -> None:
     async with rig() as served:
         rate = (access.OpData(key="producer_byte_rate", value=1.0),)
         users = [access.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
@@ -269,7 +267,7 @@ async def test_others_have_their_turn_while_very_many_quotas_are_described() -> 
         assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
 
 
-async def test_others_have_their_turn_while_very_many_entries_are_described() -> None:
+async def test_describe_many_acls_does_not_block_the_loop() -> None:
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
         entry = access.AclCreation(
             resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
@@ -287,7 +285,7 @@ async def test_others_have_their_turn_while_very_many_entries_are_described() ->
         assert [(each.resource_name, len(each.acls)) for each in read.resources] == [(name, 1) for name in names]
 
 
-async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
+async def test_cursor_beyond_the_last_partition() -> None:
     async with rig() as served:
         await served.call(
             ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(3, num_partitions=9))
@@ -304,7 +302,7 @@ async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None
         assert await page(-1) == [], "it is refused, as in Kafka"
 
 
-async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
+async def test_metadata_of_a_repeated_topic_is_returned_once() -> None:
     async with rig() as served:
         await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
         wanted = tuple(topics_messages.MetadataRequestTopic(name=f"t{number % 2}") for number in range(1001))
@@ -317,7 +315,7 @@ async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
         assert len(answer.topics) == 2
 
 
-async def test_one_metadata_request_creates_a_bounded_number_of_topics() -> None:
+async def test_auto_creations_of_one_request_are_limited() -> None:
     async with rig({"auto.create.topics.enable": "true"}) as served:
         wanted = tuple(
             topics_messages.MetadataRequestTopic(name=f"auto{number}") for number in range(CREATED_AT_ONCE_MAX + 500)
@@ -330,7 +328,7 @@ async def test_one_metadata_request_creates_a_bounded_number_of_topics() -> None
         assert served.controller.store.durable_counts.topics == len(wanted)
 
 
-async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -> None:
+async def test_produce_of_too_many_partitions_disconnects() -> None:
     async with rig() as served:
         data = tuple(PartitionProduceData(index=number) for number in range(10_000))
         request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
@@ -338,7 +336,7 @@ async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -
             await served.call(ApiKey.PRODUCE, 9, request)
 
 
-async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users_api, "USERS_PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]

@@ -60,7 +60,7 @@ async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: 
     return [(each.resource_name, each.error_code, len(each.configs)) for each in answer.results], answer.results
 
 
-async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -> None:
+async def test_broker_configs_are_forwarded_to_the_broker() -> None:
     async with rig() as a:
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
@@ -68,7 +68,7 @@ async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -
         assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
 
 
-async def test_of_brokers_that_are_not_there_many_go_on_together() -> None:
+async def test_configs_of_unknown_brokers_are_forwarded_in_batches() -> None:
     async with rig() as a:
         brokers = Brokers()
         names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
@@ -77,7 +77,7 @@ async def test_of_brokers_that_are_not_there_many_go_on_together() -> None:
         assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
 
 
-async def test_this_node_answers_for_itself() -> None:
+async def test_own_node_configs_are_not_forwarded() -> None:
     async with rig(broker_listeners=True) as a:
         brokers = Brokers()
         ((name, code, shown),), _ = await described(a, brokers, (BROKER, "0"))
@@ -85,20 +85,20 @@ async def test_this_node_answers_for_itself() -> None:
         assert shown > 300
 
 
-async def test_the_oldest_version_learns_which_are_defaults() -> None:
+async def test_is_default_in_version_0() -> None:
     async with rig() as a:
         _, (result,) = await described(a, Brokers(), (BROKER, "1"), version=0)
         assert result.configs[0].is_default
 
 
-async def test_nothing_is_passed_for_whom_it_is_not_allowed() -> None:
+async def test_denied_configs_are_not_forwarded() -> None:
     async with rig(authorizer=Granted()) as a:
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "1"), principal=BOB)
         assert (rows, brokers.came) == ([("1", 31, 0)], [])
 
 
-async def test_a_broker_that_does_not_answer_is_said_of_it_alone() -> None:
+async def test_unreachable_broker_fails_only_its_own_resources() -> None:
     async with rig() as a:
         brokers = Brokers()
         brokers.silent = True

@@ -63,7 +63,7 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
     return struct.pack(">hhih", api_key, version, 7, 2) + b"me" + body
 
 
-def test_only_what_brokers_speak_to_clients_is_passed() -> None:
+def test_only_client_apis_are_forwarded() -> None:
     assert passing(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
         FIND_COORDINATOR,
         JOIN_GROUP,
@@ -72,7 +72,7 @@ def test_only_what_brokers_speak_to_clients_is_passed() -> None:
     assert not BETWEEN_BROKERS & BY_IDENTITY
 
 
-async def test_bytes_go_and_come_as_they_are() -> None:
+async def test_frames_are_forwarded_unchanged() -> None:
     table = passing(SPOKEN, {METADATA}, echo, anybody, RecordClients())
     protocol = ServerProtocol(table, 1000)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
@@ -87,12 +87,12 @@ async def test_bytes_go_and_come_as_they_are() -> None:
     assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
 
 
-async def test_requests_of_a_connection_are_passed_one_after_another() -> None:
+async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
     """As a broker works on them: a group sees the requests of a member in their order."""
     assert passing(SPOKEN, (), echo, anybody, RecordClients())[LIST_GROUPS].alone
 
 
-def test_a_client_that_looks_for_a_coordinator_is_shown_the_brokers_own_addresses() -> None:
+def test_find_coordinator_client_gets_broker_addresses() -> None:
     clients = RecordClients()
     row = with_broker_addresses(ApiHandler(0, 13, metadata), clients, closes=False)
     assert wants_brokers(row, "admin") is False
@@ -100,7 +100,7 @@ def test_a_client_that_looks_for_a_coordinator_is_shown_the_brokers_own_addresse
     assert [wants_brokers(row, each) for each in ("consumer", "admin")] == [True, False]
 
 
-def test_clients_that_produce_or_consume_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_clients_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "CLIENTS_MAX", 2)
     clients = RecordClients()
     contexts = [RequestContext(FIND_COORDINATOR, 4, client_id=each * 10_000) for each in "abc"]
@@ -119,7 +119,7 @@ def test_clients_that_produce_or_consume_are_remembered_up_to_a_bound(monkeypatc
         ("librdkafka", (MetadataRequestTopic(name="orders"),), True, False),
     ],
 )
-def test_a_java_client_does_not_keep_its_connection_to_a_listener_for_records(
+def test_java_record_client_is_disconnected_after_metadata(
     software: str, topics: tuple[MetadataRequestTopic, ...], closes: bool, ends: bool
 ) -> None:
     context = RequestContext(METADATA, 12)
@@ -130,7 +130,7 @@ def test_a_java_client_does_not_keep_its_connection_to_a_listener_for_records(
     assert context.connection.ends is ends
 
 
-def test_records_end_the_connection_to_a_listener_and_are_not_passed() -> None:
+def test_produce_and_fetch_disconnect() -> None:
     clients = RecordClients()
     spoken = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in (*RECORDS, LIST_GROUPS)]
     rows = closing(spoken, clients)
@@ -151,7 +151,7 @@ def wants_brokers(row: ApiHandler, client_id: str) -> bool:
     return context.connection.wants_brokers
 
 
-async def test_a_request_at_a_brokers_listener_goes_to_where_that_broker_is_now() -> None:
+async def test_broker_listener_forwards_to_the_brokers_current_address() -> None:
     went: list[tuple[str, int] | None] = []
 
     async def noting(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
@@ -198,7 +198,7 @@ def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, P
         ("4.1.0", 2, b"\x00", False),
     ],
 )
-async def test_a_consumer_of_librdkafka_is_redirected_to_the_brokers(
+async def test_librdkafka_consumer_is_redirected(
     software: str, version: int, key_type: bytes, is_redirected: bool
 ) -> None:
     context, request = looking(software, version, b"\x00\x01g" + key_type)
@@ -211,7 +211,7 @@ async def test_a_consumer_of_librdkafka_is_redirected_to_the_brokers(
         assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
 
 
-async def test_one_that_was_shown_the_brokers_and_looks_here_is_answered() -> None:
+async def test_librdkafka_consumer_that_knows_brokers_is_not_redirected() -> None:
     """As librdkafka 2.8 does."""
     context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
     context.connection.wants_brokers = True
@@ -222,7 +222,7 @@ async def test_one_that_was_shown_the_brokers_and_looks_here_is_answered() -> No
     assert not context.connection.ends
 
 
-async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_redirected_consumer_gets_broker_metadata_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(client_id: str, topics: tuple[MetadataRequestTopic, ...] = ()) -> list[int]:
         context = RequestContext(METADATA, 12, client_id=client_id)
         answer = row.handle(context, MetadataRequest(topics=topics))
@@ -253,7 +253,7 @@ async def test_one_that_comes_back_is_shown_the_brokers_once(monkeypatch: pytest
     assert [shown("first"), shown("last")] == [[100], [1, 2]]
 
 
-async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
+async def test_unsupported_forwarded_version_disconnects() -> None:
     protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody, RecordClients()), 1000)
     sent = frame(JOIN_GROUP, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
@@ -262,7 +262,7 @@ async def test_a_version_that_no_broker_speaks_ends_the_conversation() -> None:
     assert exchange.ends == "unsupported version"
 
 
-async def test_without_a_broker_the_client_is_disconnected() -> None:
+async def test_forwarding_without_a_broker_disconnects() -> None:
     async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
@@ -273,7 +273,7 @@ async def test_without_a_broker_the_client_is_disconnected() -> None:
         await given
 
 
-async def test_who_may_not_is_disconnected_and_nothing_is_passed() -> None:
+async def test_forwarding_needs_cluster_action() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was forwarded")
 

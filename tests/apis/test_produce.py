@@ -82,6 +82,6 @@ def produced(port: int) -> list[Any]:
     return errors
 
 
-async def test_a_producer_fails_at_once() -> None:
+async def test_librdkafka_producer_fails_at_once() -> None:
     async with one_topic() as server:
         assert await asyncio.to_thread(produced, server.port) == [42]

@@ -25,7 +25,7 @@ from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 
 
-def test_a_refusal_is_logged_once_in_a_while_for_each_node_and_code() -> None:
+def test_rejected_fetches_are_rate_limited_by_node_and_code() -> None:
     now = 0.0
     refused = RejectedFetches("ours", lambda: now)
 
@@ -58,7 +58,7 @@ OF_WHOEVER = {
 """Answered by a controller that does not lead, too."""
 
 
-def test_who_does_not_lead_says_so() -> None:
+def test_not_controller_without_leadership() -> None:
     fleet, api = (
         Mock(replication=SimpleNamespace(leads=False, registered=None)),
         Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
@@ -80,7 +80,7 @@ async def _answer(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM])
-def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
+def test_quorum_apis_work_without_leadership(key: ApiKey) -> None:
     async def request(request: Any) -> str:
         return f"of {request}"
 
@@ -91,7 +91,7 @@ def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id", "code"), [(1, "c", 42), (1, None, 42), (1, "d", 0), (9, "c", 0)])
-def test_a_registered_broker_does_not_become_a_voter(node_id: int, cluster_id: str | None, code: int) -> None:
+def test_add_raft_voter_rejects_a_registered_broker(node_id: int, cluster_id: str | None, code: int) -> None:
     async def request(request: Any) -> AddRaftVoterResponse:
         return AddRaftVoterResponse()
 

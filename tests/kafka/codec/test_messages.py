@@ -1,16 +1,21 @@
-"""Our messages compared with kio's classes: the same fields and defaults in every version."""
+"""Messages compared with kio's classes: the same fields and defaults in every version."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+import zipfile
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.kafka.codec.schema import Direction, Field, Layout, load_entity, load_schema
-from controller.kafka.messages import OPERATIONS_OMITTED, ZERO_UUID, Encoded
-from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS
+from controller.kafka.codec.schema import Direction, Field, Kind, Layout, load_entity, load_schema
+from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encoded
+from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, OF_KAFKA_44
+from tests.support.tools import server_classpath
 
 WANTED_DEFAULTS = {
     # Kafka's schema says an empty array, which means no partition to be assigned and no key to be described.
@@ -85,3 +90,43 @@ def test_encoded_counts_its_parts_unless_the_count_is_given() -> None:
 
 def test_omitted_operations_are_the_lowest_int32() -> None:
     assert OPERATIONS_OMITTED == -(2**31)
+
+
+def field_of_kafka(api: str, direction: Direction, version: int) -> list[tuple[str, Kind, bool, bool, int | None]]:
+    """Name, kind, and whether it is an array, may be null and is tagged, of the fields of a version."""
+    (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
+    with zipfile.ZipFile(jar) as schemas:
+        text = schemas.read(f"common/message/{api}{direction.capitalize()}.json").decode()
+    schema = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    assert _in(version, schema["validVersions"]), f"Kafka speaks {api} v{version}"
+    assert _in(version, schema["flexibleVersions"]), "so that it is laid out in the newer way"
+    return [_field(each, version) for each in schema["fields"] if _in(version, each["versions"])]
+
+
+def _field(each: dict[str, Any], version: int) -> Any:
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", each["name"]).lower()
+    kind, is_array = each["type"].removeprefix("[]"), each["type"].startswith("[]")
+    return (
+        name,
+        None if kind[0].isupper() else kind,
+        is_array,
+        _in(version, each.get("nullableVersions", "none")),
+        each.get("tag"),
+    )
+
+
+def _in(version: int, versions: str) -> bool:
+    first, _, last = versions.removesuffix("+").partition("-")
+    return first.isdigit() and int(first) <= version <= (int(last or first) if versions[-1] != "+" else version)
+
+
+@pytest.mark.parametrize(("api_key", "version"), sorted(OF_KAFKA_44))
+@pytest.mark.parametrize("direction", ["request", "response"])
+def test_own_schema_matches_kafka_44(api_key: int, version: int, direction: Direction) -> None:
+    schema = load_schema(api_key, version, direction)
+    ours = [
+        (each.name, each.kind, each.is_array, each.nullable, each.tag)
+        for each in (*schema.layout.fields, *schema.layout.tagged)
+    ]
+    assert ours == field_of_kafka(APIS[api_key].name, direction, version)
+    assert schema.layout.flexible
