@@ -78,11 +78,11 @@ async def describe_acls(
     api: ControllerApi, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
     """The ACLs that match a filter. Raises Disconnect for unknown codes."""
-    wanted = _filter(request)
+    requested = _filter(request)
     wrong = _denial(api, context, "Describe")
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
-    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(wanted), key=pattern_of)]
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
     resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
     return DescribeAclsResponse(resources=resources)
 
@@ -126,16 +126,18 @@ def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -
     return None if api.has_authorizer else DISABLED
 
 
-def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    _check_codes(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+def _filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    _check_codes(
+        requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
+    )
     return AclFilter(
-        wanted.resource_type_filter,
-        wanted.pattern_type_filter,
-        wanted.resource_name_filter,
-        wanted.principal_filter,
-        wanted.host_filter,
-        wanted.operation,
-        wanted.permission_type,
+        requested.resource_type_filter,
+        requested.pattern_type_filter,
+        requested.resource_name_filter,
+        requested.principal_filter,
+        requested.host_filter,
+        requested.operation,
+        requested.permission_type,
     )
 
 

@@ -302,11 +302,11 @@ def _unfit(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection |
 
 def _pools_unfit(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:
     for pool in _POOLS:
-        now, wanted = int(before[pool]), int(props.get(pool, before[pool]))
-        start = f"Dynamic thread count update validation failed for {pool}={wanted}, value should"
-        if wanted > now * 2:
+        now, requested = int(before[pool]), int(props.get(pool, before[pool]))
+        start = f"Dynamic thread count update validation failed for {pool}={requested}, value should"
+        if requested > now * 2:
             yield f"{start} not be greater than double the current value {now}"
-        elif wanted < now // 2:
+        elif requested < now // 2:
             yield f"{start} be at least half the current value {now}"
 
 

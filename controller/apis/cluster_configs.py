@@ -45,13 +45,13 @@ _OPERATIONS: dict[int, Operation] = {
 def to_brokers(
     api: ControllerApi,
     own: dict[int, ApiHandler],
-    spoken: Iterable[ApiVersion],
+    broker_apis: Iterable[ApiVersion],
     pass_on: PassOn,
     broker_id: BrokerId | None = None,
 ) -> dict[int, ApiHandler]:
-    """The table rows for requests about configs. `own` are the rows for resources answered here, `spoken` the versions
-    of the brokers."""
-    versions = {api.api_key: (api.min_version, api.max_version) for api in spoken}
+    """The table rows for requests about configs. `own` are the rows for resources answered here, `broker_apis` the
+    versions of the brokers."""
+    versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
     return {
         key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], pass_on, broker_id))
         for key in _OPERATIONS
@@ -101,9 +101,9 @@ class _SplitRequest:
         field = "results" if key == ApiKey.DESCRIBE_CONFIGS else "responses"
         results = list(getattr(answer, field))
         for address, part in self._parts(compress(request.resources, is_forwarded)):
-            wanted = replace(request, resources=tuple(part))
+            requested = replace(request, resources=tuple(part))
             try:
-                results += await self._of_broker(address, key, context.api_version, wanted, field)
+                results += await self._of_broker(address, key, context.api_version, requested, field)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
                 code = int(ErrorCode.REQUEST_TIMED_OUT)
                 results += [_failed(key, each, code, f"The broker did not respond: {why}") for each in part]

@@ -172,7 +172,7 @@ def with_broker_addresses(metadata: ApiHandler, clients: RecordClients, closes: 
     return replace(metadata, handle=handle)
 
 
-def closing(spoken: Iterable[ApiVersion], clients: RecordClients) -> dict[int, ApiHandler]:
+def closing_rows(broker_apis: Iterable[ApiVersion], clients: RecordClients) -> dict[int, ApiHandler]:
     """The table rows of a broker's listener for records: they close the connection, so that the client connects to the
     broker's own address."""
 
@@ -183,31 +183,31 @@ def closing(spoken: Iterable[ApiVersion], clients: RecordClients) -> dict[int, A
 
     return {
         api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
-        for api in spoken
+        for api in broker_apis
         if api.api_key in RECORDS
     }
 
 
-def passing(
-    spoken: Iterable[ApiVersion],
+def forwarding_rows(
+    broker_apis: Iterable[ApiVersion],
     own: Collection[int],
     pass_on: PassOn,
-    may_pass: Callable[[RequestContext], bool],
+    may_forward: Callable[[RequestContext], bool],
     clients: RecordClients,
     redirected: RedirectedConsumers | None = None,
 ) -> dict[int, ApiHandler]:
-    """The table rows for APIs of brokers (`spoken`) that this listener lacks (`own`). `may_pass` authorizes."""
+    """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes."""
 
     def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
-        if not may_pass(context):
+        if not may_forward(context):
             raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
         if redirected is not None and redirected.takes(context, request.frame):
             return redirected.redirect(context)
         if context.api_key in OF_RECORDS:
             clients.add(context)
-        return asyncio.ensure_future(passed(request))
+        return asyncio.ensure_future(forward(request))
 
-    async def passed(request: PassedRequest) -> PassedAnswer:
+    async def forward(request: PassedRequest) -> PassedAnswer:
         try:
             return PassedAnswer(frame=await pass_on(request.frame, WITHIN_S))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
@@ -215,6 +215,6 @@ def passing(
 
     return {
         api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True, alone=True)
-        for api in spoken
+        for api in broker_apis
         if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
     }

@@ -89,11 +89,11 @@ class MetadataHandler:
         return self._respond(context, request, parts)
 
     async def _many(
-        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+        self, context: RequestContext, request: MetadataRequest, requested: Sequence[MetadataRequestTopic]
     ) -> MetadataResponse:
         parts: _Parts = {}
         to_create = CREATED_AT_ONCE_MAX
-        for slice_ in slices(wanted, TOPICS_PER_SLICE):
+        for slice_ in slices(requested, TOPICS_PER_SLICE):
             async with self._api.turns:
                 for one in slice_:
                     topic = self._large(context, one)
@@ -109,12 +109,12 @@ class MetadataHandler:
         self,
         context: RequestContext,
         request: MetadataRequest,
-        wanted: Sequence[MetadataRequestTopic],
+        requested: Sequence[MetadataRequestTopic],
         parts: _Parts,
     ) -> list[str]:
         """Add these topics to the response, each once. Returns the names of those to create."""
         missing: list[str] = []
-        for one in wanted:
+        for one in requested:
             if _key(one) in parts:
                 continue
             found = self._find(context, one)
@@ -140,14 +140,14 @@ class MetadataHandler:
         operations = self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
-    def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
-        api, name = self._api, wanted.name
-        if wanted.topic_id != ZERO_UUID:
-            name = api.store.durable_name_of(wanted.topic_id)
+    def _find(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+        api, name = self._api, requested.name
+        if requested.topic_id != ZERO_UUID:
+            name = api.store.durable_name_of(requested.topic_id)
             if name is None or not api.grants(context, "Describe", name):
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=wanted.topic_id)
-        assert name is not None, "a topic without name and id was refused before"
+                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=requested.topic_id)
+        assert name is not None, "a topic has a name or an id"
         if not api.grants(context, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
         topic = api.topic(name)
@@ -163,10 +163,10 @@ class MetadataHandler:
             return _encode(topic, context.api_version, live, self._api.topic_operations(context, topic.name))
         return self._cache.get(topic, context.api_version, live)
 
-    def _large(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | None:
+    def _large(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | None:
         """The topic if it has more than `LARGE` partitions and the client may describe it."""
         store = self._api.store
-        name = wanted.name if wanted.topic_id == ZERO_UUID else store.durable_name_of(wanted.topic_id)
+        name = requested.name if requested.topic_id == ZERO_UUID else store.durable_name_of(requested.topic_id)
         topic = None if name is None else self._api.topic(name)
         if topic is None or len(topic.partitions) <= LARGE:
             return None
@@ -293,8 +293,8 @@ def _encode(topic: Topic, version: int, live: Sequence[BrokerId], operations: in
     return encode_element(ApiKey.METADATA, version, _response_topic(topic, live, operations))
 
 
-def _key(wanted: MetadataRequestTopic) -> str | bytes | None:
-    return wanted.name if wanted.topic_id == ZERO_UUID else wanted.topic_id
+def _key(requested: MetadataRequestTopic) -> str | bytes | None:
+    return requested.name if requested.topic_id == ZERO_UUID else requested.topic_id
 
 
 class _EncodedTopics:

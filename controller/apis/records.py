@@ -52,8 +52,8 @@ async def list_offsets(
 ) -> clients.ListOffsetsResponse:
     """Offset 0 for the ends of a partition, -1 for any time."""
 
-    def results(wanted: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
-        for each in wanted:
+    def results(requested: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
+        for each in requested:
             denied = not api.grants(context, "Describe", each.name)
             topic = None if denied else api.topic(each.name)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -66,9 +66,9 @@ async def list_offsets(
 
 
 def _offset(
-    version: int, topic: Topic | None, wanted: clients.ListOffsetsPartition, missing: ErrorCode
+    version: int, topic: Topic | None, requested: clients.ListOffsetsPartition, missing: ErrorCode
 ) -> clients.ListOffsetsPartitionResponse:
-    index, timestamp = wanted.partition_index, wanted.timestamp
+    index, timestamp = requested.partition_index, requested.timestamp
     if topic is None or not 0 <= index < len(topic.partitions):
         return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(missing))
     epoch = topic.partitions[index].leader_epoch
@@ -77,8 +77,8 @@ def _offset(
         code = ErrorCode.UNSUPPORTED_VERSION
     elif topic.partitions[index].leader < 0:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    elif wanted.current_leader_epoch not in (-1, epoch):
-        is_older = wanted.current_leader_epoch < epoch
+    elif requested.current_leader_epoch not in (-1, epoch):
+        is_older = requested.current_leader_epoch < epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
     if code or timestamp not in AT_AN_END:
         return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
@@ -92,9 +92,9 @@ async def offset_fetch(
     denied = _denial(api, context, request.group_id)
 
     def results(
-        wanted: Sequence[clients.OffsetFetchRequestTopic],
+        requested: Sequence[clients.OffsetFetchRequestTopic],
     ) -> Iterator[clients.OffsetFetchResponseTopic]:
-        for topic in wanted:
+        for topic in requested:
             code = denied or _invisible(api, context, topic.name)
             yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
 
@@ -149,8 +149,8 @@ async def describe_groups(
 ) -> clients.DescribeGroupsResponse:
     """Every group is dead; from version 6 that is an error (KIP-1043)."""
 
-    def results(wanted: Sequence[str]) -> Iterator[clients.DescribedGroup]:
-        for group in wanted:
+    def results(requested: Sequence[str]) -> Iterator[clients.DescribedGroup]:
+        for group in requested:
             code, message = _denial(api, context, group), None
             if not code and context.api_version >= 6:
                 code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."

@@ -17,8 +17,8 @@ from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHan
 from controller.apis.forwarding import (
     RecordClients,
     RedirectedConsumers,
-    closing,
-    passing,
+    closing_rows,
+    forwarding_rows,
     to_broker,
     with_broker_addresses,
 )
@@ -130,24 +130,24 @@ def cluster_listener(
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
     not about topics are forwarded to that broker, or to any. All listeners share `clients`."""
-    spoken = link.spoken.api_keys
+    broker_apis = link.spoken.api_keys
     pass_on = link.pass_on if broker_id is None else to_broker(api, broker_id, link.pass_on)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_reading(api), **administration(api)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
-    table |= to_brokers(api, table, spoken, pass_on, broker_id)
+    table |= to_brokers(api, table, broker_apis, pass_on, broker_id)
     own, is_brokers_own = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     table[ApiKey.METADATA] = with_broker_addresses(table[ApiKey.METADATA], clients, closes=is_brokers_own)
     if is_brokers_own:
-        table |= closing(spoken, clients)
+        table |= closing_rows(broker_apis, clients)
     redirected = RedirectedConsumers() if api.broker_ports is None else None
     if redirected is not None:
         table[ApiKey.METADATA] = redirected.wrap_metadata(table[ApiKey.METADATA])
-    may_pass = partial(api.grants, operation="ClusterAction")
-    passed = passing(spoken, own, pass_on, may_pass, clients, redirected)
+    may_forward = partial(api.grants, operation="ClusterAction")
+    forwarded = forwarding_rows(broker_apis, own, pass_on, may_forward, clients, redirected)
     return with_api_versions(
-        table | passed,
+        table | forwarded,
         supported_features=link.spoken.supported_features,
         finalized=lambda: (link.spoken.finalized_features_epoch, link.spoken.finalized_features),
         is_node=is_node,

@@ -227,10 +227,12 @@ async def _alter_credentials(
     return dict(zip(names, details, strict=True))
 
 
-def _upsert(wanted: ScramCredentialUpsertion) -> ScramUpsert:
-    mechanism = MECHANISMS.get(wanted.mechanism)
-    stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, wanted.salted_password)
-    return ScramUpsert(wanted.name, wanted.mechanism, wanted.iterations, wanted.salt, stored_key, server_key)
+def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
+    mechanism = MECHANISMS.get(requested.mechanism)
+    stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
+    return ScramUpsert(
+        requested.name, requested.mechanism, requested.iterations, requested.salt, stored_key, server_key
+    )
 
 
 def _scram_response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsResponse:

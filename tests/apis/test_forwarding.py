@@ -15,8 +15,8 @@ from controller.apis.forwarding import (
     RECORDS,
     RecordClients,
     RedirectedConsumers,
-    closing,
-    passing,
+    closing_rows,
+    forwarding_rows,
     to_broker,
     with_broker_addresses,
 )
@@ -64,7 +64,7 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_client_apis_are_forwarded() -> None:
-    assert passing(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
+    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
         FIND_COORDINATOR,
         JOIN_GROUP,
         LIST_GROUPS,
@@ -73,7 +73,7 @@ def test_only_client_apis_are_forwarded() -> None:
 
 
 async def test_frames_are_forwarded_unchanged() -> None:
-    table = passing(SPOKEN, {METADATA}, echo, anybody, RecordClients())
+    table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody, RecordClients())
     protocol = ServerProtocol(table, 1000)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
@@ -89,7 +89,7 @@ async def test_frames_are_forwarded_unchanged() -> None:
 
 async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
     """As a broker works on them: a group sees the requests of a member in their order."""
-    assert passing(SPOKEN, (), echo, anybody, RecordClients())[LIST_GROUPS].alone
+    assert forwarding_rows(SPOKEN, (), echo, anybody, RecordClients())[LIST_GROUPS].alone
 
 
 def test_find_coordinator_client_gets_broker_addresses() -> None:
@@ -133,7 +133,7 @@ def test_java_record_client_is_disconnected_after_metadata(
 def test_produce_and_fetch_disconnect() -> None:
     clients = RecordClients()
     spoken = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in (*RECORDS, LIST_GROUPS)]
-    rows = closing(spoken, clients)
+    rows = closing_rows(spoken, clients)
     assert rows.keys() == RECORDS
     context = RequestContext(PRODUCE, 9, client_id="producer")
     assert rows[PRODUCE].handle(context, PassedRequest(frame=b"")) is NO_RESPONSE
@@ -202,7 +202,7 @@ async def test_librdkafka_consumer_is_redirected(
     software: str, version: int, key_type: bytes, is_redirected: bool
 ) -> None:
     context, request = looking(software, version, b"\x00\x01g" + key_type)
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
+    given = forwarding_rows(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
         context, request
     )
     assert context.connection.ends is is_redirected
@@ -215,7 +215,7 @@ async def test_librdkafka_consumer_that_knows_brokers_is_not_redirected() -> Non
     """As librdkafka 2.8 does."""
     context, request = looking(LIBRDKAFKA, 2, b"\x00\x01g\x00")
     context.connection.wants_brokers = True
-    given = passing(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
+    given = forwarding_rows(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
         context, request
     )
     assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
@@ -254,7 +254,7 @@ async def test_redirected_consumer_gets_broker_metadata_once(monkeypatch: pytest
 
 
 async def test_unsupported_forwarded_version_disconnects() -> None:
-    protocol = ServerProtocol(passing(SPOKEN, (), echo, anybody, RecordClients()), 1000)
+    protocol = ServerProtocol(forwarding_rows(SPOKEN, (), echo, anybody, RecordClients()), 1000)
     sent = frame(JOIN_GROUP, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
@@ -266,7 +266,7 @@ async def test_forwarding_without_a_broker_disconnects() -> None:
     async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
-    table = passing(SPOKEN, (), nobody, anybody, RecordClients())
+    table = forwarding_rows(SPOKEN, (), nobody, anybody, RecordClients())
     given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), PassedRequest(frame=frame(LIST_GROUPS, 4, b"")))
     assert isinstance(given, asyncio.Task)
     with pytest.raises(Disconnect, match="cannot forward it"):
@@ -277,6 +277,6 @@ async def test_forwarding_needs_cluster_action() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was forwarded")
 
-    table = passing(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
+    table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))

@@ -178,8 +178,8 @@ class BrokerHeartbeatHandler:
         reported = request.cordoned_log_dirs
         if reported is None or level < CORDONED_SINCE:
             return broker.cordoned
-        wanted = frozenset(reported)
-        return tuple(each for each in online if each in wanted)
+        requested = frozenset(reported)
+        return tuple(each for each in online if each in requested)
 
 
 class UnregisterBrokerHandler:

@@ -72,9 +72,9 @@ class UpdateFeaturesHandler:
             return _failure(context.api_version, failed, results)
         if not request.validate_only:
             if any(each.feature == KRAFT_VERSION for each in request.feature_updates):
-                refused = await self._raise_kraft_version()
-                if refused is not None:
-                    return refused
+                failed_response = await self._raise_kraft_version()
+                if failed_response is not None:
+                    return failed_response
             features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
             stamped, reason = stamp(self._api.controller, "features"), f"requested by {context.principal}"
             (answer,) = await self._api.submit([ChangeFeatures(**stamped, features=features, reason=reason)])

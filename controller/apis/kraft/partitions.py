@@ -64,7 +64,7 @@ class ElectLeadersHandler:
                 yield each.name, range(len(each.partitions))
 
     async def _elect(
-        self, context: RequestContext, wanted: Sequence[tuple[str, Sequence[int]]], unclean: bool
+        self, context: RequestContext, requested: Sequence[tuple[str, Sequence[int]]], unclean: bool
     ) -> Reply:
         stamped = stamp(self._api.controller, "")
         return await self._api.submit(
@@ -80,7 +80,7 @@ class ElectLeadersHandler:
                     api="ElectLeaders",
                     api_version=context.api_version,
                 )
-                for name, partitions in wanted
+                for name, partitions in requested
             ]
         )
 
@@ -131,11 +131,11 @@ class AlterPartitionReassignmentsHandler:
         if not self._api.grants(context, "Alter"):
             code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
-        wanted: dict[str, list[Reassignment]] = {}
+        requested: dict[str, list[Reassignment]] = {}
         for topic in request.topics:
-            wanted.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
-        answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in wanted}
-        for portion in in_portions(wanted.items()):
+            requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
+        answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in requested}
+        for portion in in_portions(requested.items()):
             reply = await self._api.submit(self._commands(context, portion, allowed))
             for answer, (name, reassignments) in zip(reply, portion, strict=True):
                 answers[name] += _responses(answer, reassignments)
@@ -173,9 +173,9 @@ def _reassignment(one: ReassignablePartition) -> Reassignment:
     return Reassignment(one.partition_index, replicas)
 
 
-def _responses(answer: Answer, wanted: Sequence[Reassignment]) -> Iterator[ReassignablePartitionResponse]:
+def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[ReassignablePartitionResponse]:
     if answer.code:
-        for failed in wanted:
+        for failed in requested:
             yield ReassignablePartitionResponse(
                 partition_index=failed.partition, error_code=answer.code, error_message=answer.message
             )

@@ -139,8 +139,8 @@ class SaslGate:
         start = self._rules.mechanisms.get(request.mechanism)
         if start is None:
             why = f"SASL mechanism not enabled; enabled are {', '.join(enabled)}"
-            refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._fail(LoginRefused(why), refusal)
+            response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+            return self._fail(LoginRefused(why), response)
         if self._reauthenticating and request.mechanism != self._mechanism:
             self._bad_mechanism = (
                 f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
@@ -172,10 +172,10 @@ class SaslGate:
             return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
         try:
             step = await self._step(request.auth_bytes)
-        except LoginRefused as refusal:
-            message = refusal.message or self._invalid_credentials()
+        except LoginRefused as failure:
+            message = failure.message or self._invalid_credentials()
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
-            return await self._fail(refusal, failed)
+            return await self._fail(failure, failed)
         lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
@@ -183,8 +183,8 @@ class SaslGate:
         """For clients before KIP-152, a failure only closes the connection."""
         try:
             step = await self._step(request.token)
-        except LoginRefused as refusal:
-            await self._fail(refusal, RawToken())
+        except LoginRefused as failure:
+            await self._fail(failure, RawToken())
             raise Closed from None
         return RawToken(token=step.challenge)
 
@@ -219,13 +219,13 @@ class SaslGate:
         during = "re-authentication" if self._reauthenticating else "authentication"
         return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
 
-    async def _fail(self, refusal: LoginRefused, answer: Answer) -> Answer:
+    async def _fail(self, failure: LoginRefused, answer: Answer) -> Answer:
         """Log the failure, wait, and close the connection after the response."""
         self._state, self._reauthenticating, self.busy = "failed", False, True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
-        user = refusal.user[:USER_CHARACTERS_LOGGED]
+        user = failure.user[:USER_CHARACTERS_LOGGED]
         _logger.warning(
-            "authentication_failed", reason=refusal.why, user=user, mechanism=self._mechanism, **self._log_fields()
+            "authentication_failed", reason=failure.why, user=user, mechanism=self._mechanism, **self._log_fields()
         )
         await asyncio.sleep(self._rules.failed_delay_ms / 1000)
         self._end()
