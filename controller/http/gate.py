@@ -22,7 +22,7 @@ from controller.http.pages.negotiating import is_for_pages
 from controller.http.query_threads import client_host
 from controller.http.reach import Logins, Reach
 from controller.http.requests import API, SCOPE_KEY
-from controller.kafka.sasl.conversation import LoginRefused
+from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
@@ -79,7 +79,7 @@ class Authenticated:
         host = client[0] if client else ""
         try:
             principal = await self._principal(given, host)
-        except LoginRefused as refusal:
+        except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
         session = Session(principal=principal, host=host, listener=API)
@@ -89,20 +89,20 @@ class Authenticated:
     async def _principal(self, given: list[bytes], host: str) -> str:
         if not given:
             if self._logins.required:
-                raise LoginRefused("", "log in with a bearer token, or with a user's name and password")
+                raise AuthenticationFailed("", "log in with a bearer token, or with a user's name and password")
             return ANONYMOUS
         if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
-            raise LoginRefused("more than one Authorization header, or a very long one")
+            raise AuthenticationFailed("more than one Authorization header, or a very long one")
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
                 user = self._logins.passwords.owner_of(credentials.strip())
                 if user is None:
-                    raise LoginRefused("unknown token")
+                    raise AuthenticationFailed("unknown token")
             case "basic":
                 user = await self._basic(credentials.strip(), host)
             case _:
-                raise LoginRefused("an Authorization that is neither Bearer nor Basic")
+                raise AuthenticationFailed("an Authorization that is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
         return f"User:{user}"
 
@@ -110,14 +110,14 @@ class Authenticated:
         try:
             user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
         except ValueError:  # not base64, not ASCII, or not UTF-8 inside
-            raise LoginRefused("a Basic Authorization that cannot be read") from None
+            raise AuthenticationFailed("a Basic Authorization that cannot be read") from None
         if not colon or not user:
-            raise LoginRefused("a Basic Authorization without a name or a password")
+            raise AuthenticationFailed("a Basic Authorization without a name or a password")
         if not await self._logins.passwords.knows(user, password, host):
-            raise LoginRefused("wrong user name or password", user=user)
+            raise AuthenticationFailed("wrong user name or password", user=user)
         return user
 
-    async def _refuse(self, scope: Scope, send: Send, refusal: LoginRefused) -> None:
+    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed) -> None:
         if refusal.why:  # whoever just did not log in yet has failed at nothing
             client = scope.get("client")
             peer = f"{client[0]}:{client[1]}" if client else "unknown"

@@ -10,7 +10,7 @@ import msgspec
 from controller.machine.state import ScramCredential
 
 
-class LoginRefused(Exception):
+class AuthenticationFailed(Exception):
     """The credentials or the SASL message are invalid.
 
     `message` is for the client, None for the generic message about invalid credentials; `why` is for the log. Neither
@@ -35,7 +35,7 @@ class Conversation(Protocol):
     """One login by one mechanism."""
 
     async def step(self, token: bytes) -> Step:
-        """Process a message of the client. Raises LoginRefused."""
+        """Process a message of the client. Raises AuthenticationFailed."""
         ...
 
 
@@ -69,30 +69,30 @@ class PlainConversation:
         self._address = address
 
     async def step(self, token: bytes) -> Step:
-        """Check the user name and password. Raises LoginRefused."""
+        """Check the user name and password. Raises AuthenticationFailed."""
         authorization, user, password = self._parts(token)
         if not user:
-            raise LoginRefused("no user name", "Authentication failed: username not specified")
+            raise AuthenticationFailed("no user name", "Authentication failed: username not specified")
         if not password:
-            raise LoginRefused("no password", "Authentication failed: password not specified", user)
+            raise AuthenticationFailed("no password", "Authentication failed: password not specified", user)
         if not await self._users.has_password(user, password, self._address):
-            raise LoginRefused(
+            raise AuthenticationFailed(
                 "wrong user name or password", "Authentication failed: Invalid username or password", user
             )
         if authorization not in ("", user):
             message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise LoginRefused("another authorization id than the user name", message, user)
+            raise AuthenticationFailed("another authorization id than the user name", message, user)
         return Step(user=user)
 
     @staticmethod
     def _parts(token: bytes) -> list[str]:
         if len(token) > PLAIN_BYTES_MAX:
-            raise LoginRefused(f"a PLAIN message of {len(token)} bytes; {PLAIN_BYTES_MAX} are allowed")
+            raise AuthenticationFailed(f"a PLAIN message of {len(token)} bytes; {PLAIN_BYTES_MAX} are allowed")
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:
-            raise LoginRefused("a PLAIN message that is not UTF-8") from None
+            raise AuthenticationFailed("a PLAIN message that is not UTF-8") from None
         if len(parts) != 3:
             message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
-            raise LoginRefused(message, message)
+            raise AuthenticationFailed(message, message)
         return parts

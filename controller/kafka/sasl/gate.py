@@ -28,7 +28,7 @@ from controller.kafka.messages.access import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from controller.kafka.sasl.conversation import Conversation, LoginRefused, StartConversation, Step, Users
+from controller.kafka.sasl.conversation import AuthenticationFailed, Conversation, StartConversation, Step, Users
 from controller.machine.errors import ErrorCode
 
 REAUTHENTICATION_EVERY_S: Final = 1.0
@@ -140,7 +140,7 @@ class SaslGate:
         if start is None:
             why = f"SASL mechanism not enabled; enabled are {', '.join(enabled)}"
             response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._fail(LoginRefused(why), response)
+            return self._fail(AuthenticationFailed(why), response)
         if self._reauthenticating and request.mechanism != self._mechanism:
             self._bad_mechanism = (
                 f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
@@ -172,7 +172,7 @@ class SaslGate:
             return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
         try:
             step = await self._step(request.auth_bytes)
-        except LoginRefused as failure:
+        except AuthenticationFailed as failure:
             message = failure.message or self._invalid_credentials()
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return await self._fail(failure, failed)
@@ -183,15 +183,15 @@ class SaslGate:
         """For clients before KIP-152, a failure only closes the connection."""
         try:
             step = await self._step(request.token)
-        except LoginRefused as failure:
+        except AuthenticationFailed as failure:
             await self._fail(failure, RawToken())
             raise Closed from None
         return RawToken(token=step.challenge)
 
     async def _step(self, token: bytes) -> Step:
-        """One step of the login; the last one opens the gate. Raises LoginRefused."""
+        """One step of the login; the last one opens the gate. Raises AuthenticationFailed."""
         if self._bad_mechanism:
-            raise LoginRefused(self._bad_mechanism, self._bad_mechanism)
+            raise AuthenticationFailed(self._bad_mechanism, self._bad_mechanism)
         assert self._conversation is not None, "a mechanism was selected"
         self.busy = True
         try:
@@ -207,7 +207,7 @@ class SaslGate:
         if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
-            raise LoginRefused("another principal than before", message, user)
+            raise AuthenticationFailed("another principal than before", message, user)
         lifetime_ms = self._rules.session_ms_max
         expires = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
         self._client.session = replace(session, principal=principal, expires_at_s=expires)
@@ -219,7 +219,7 @@ class SaslGate:
         during = "re-authentication" if self._reauthenticating else "authentication"
         return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
 
-    async def _fail(self, failure: LoginRefused, answer: Answer) -> Answer:
+    async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
         """Log the failure, wait, and close the connection after the response."""
         self._state, self._reauthenticating, self.busy = "failed", False, True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")

@@ -21,7 +21,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from controller.kafka.sasl.conversation import LoginRefused, Step, Users
+from controller.kafka.sasl.conversation import AuthenticationFailed, Step, Users
 from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.state import ScramCredential
 
@@ -52,29 +52,29 @@ class ScramConversation:
         self._header = self._first = self._challenge = self._nonce = ""
 
     async def step(self, token: bytes) -> Step:
-        """Process one of the two messages of a client. Raises LoginRefused."""
+        """Process one of the two messages of a client. Raises AuthenticationFailed."""
         if len(token) > BYTES_MAX:
-            raise LoginRefused(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
+            raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
         try:
             text = token.decode()
         except UnicodeDecodeError:
-            raise LoginRefused("a SCRAM message that is not UTF-8", user=self._user) from None
+            raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=self._user) from None
         return self._final_message(text) if self._nonce else self._first_message(text)
 
     def _first_message(self, text: str) -> Step:
         found = _FIRST.fullmatch(text)
         if found is None or (found[3].startswith("m=")):
-            raise LoginRefused("a malformed first SCRAM message")
+            raise AuthenticationFailed("a malformed first SCRAM message")
         user = _name(found[4])
         self._user = user
         if found[2] is not None and _name(found[2]) not in ("", user):
             message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise LoginRefused("another authorization id than the user name", message, user)
+            raise AuthenticationFailed("another authorization id than the user name", message, user)
         if re.search(r",tokenauth=true(,|$)", found[6]):
-            raise LoginRefused("delegation tokens are not supported", user=user)
+            raise AuthenticationFailed("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)
         if credential is None:
-            raise LoginRefused("no such user", user=user)
+            raise AuthenticationFailed("no such user", user=user)
         self._credential = credential
         self._header = text[: found.start(3)]
         self._first = found[3]
@@ -86,21 +86,21 @@ class ScramConversation:
     def _final_message(self, text: str) -> Step:
         found = _FINAL.fullmatch(text)
         if found is None:
-            raise LoginRefused("a malformed final SCRAM message", user=self._user)
+            raise AuthenticationFailed("a malformed final SCRAM message", user=self._user)
         credential = self._credential
         assert credential is not None, "the first message was taken"
         if not hmac.compare_digest(found[3].encode(), self._nonce.encode()):
-            raise LoginRefused("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
+            raise AuthenticationFailed("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
         if _decoded(found[2], self._user) != self._header.encode():
-            raise LoginRefused("another channel binding than in the first message", user=self._user)
+            raise AuthenticationFailed("another channel binding than in the first message", user=self._user)
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
         signature = self._mac(credential.stored_key, signed)
         proof = _decoded(found[4], self._user)
         if len(proof) != len(signature):
-            raise LoginRefused("a proof of another length", user=self._user)
+            raise AuthenticationFailed("a proof of another length", user=self._user)
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
-            raise LoginRefused("wrong user name or password", user=self._user)
+            raise AuthenticationFailed("wrong user name or password", user=self._user)
         verified = base64.b64encode(self._mac(credential.server_key, signed)).decode()
         return Step(f"v={verified}".encode(), self._user)
 
@@ -109,9 +109,9 @@ class ScramConversation:
 
 
 def _name(text: str) -> str:
-    """Decode a SCRAM name: `=2C` is a comma, `=3D` an equals sign. Raises LoginRefused."""
+    """Decode a SCRAM name: `=2C` is a comma, `=3D` an equals sign. Raises AuthenticationFailed."""
     if re.search(r"=(?!2C|3D)", text):
-        raise LoginRefused("a malformed user name in a SCRAM message")
+        raise AuthenticationFailed("a malformed user name in a SCRAM message")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -119,7 +119,7 @@ def _decoded(text: str, user: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # not base64, or not even ASCII
-        raise LoginRefused("a SCRAM message that is not base64 where it should be", user=user) from None
+        raise AuthenticationFailed("a SCRAM message that is not base64 where it should be", user=user) from None
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from controller.kafka.sasl.conversation import LoginRefused
+from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of, keys_of, salted_password
 from controller.machine.state import ScramCredential
 from tests.kafka.sasl.users import MemoryUsers, ScramClient
@@ -77,7 +77,7 @@ n,,n=alice,r=x,tokenauth=true   | delegation tokens    | not spoken
 async def test_invalid_client_first_message(line: str) -> None:
     said, why, _ = (cell.strip() for cell in line.split("|"))
     server = ScramConversation(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
-    with pytest.raises(LoginRefused, match=why):
+    with pytest.raises(AuthenticationFailed, match=why):
         await server.step(said.encode())
 
 
@@ -100,7 +100,7 @@ async def test_invalid_client_final_message(change: object, why: str) -> None:
     users = MemoryUsers({"alice": "secret"})
     server, client = ScramConversation(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
     said = client.final((await server.step(client.first())).challenge)
-    with pytest.raises(LoginRefused, match=why) as raised:
+    with pytest.raises(AuthenticationFailed, match=why) as raised:
         await server.step(change(said))  # type: ignore[operator]
     assert "secret" not in str(raised.value)
 
@@ -110,5 +110,5 @@ async def test_wrong_password_fails_after_the_proof(mechanism: str) -> None:
     server = ScramConversation(MemoryUsers({"alice": "right"}), mechanism)
     client = ScramClient(mechanism, "alice", "wrong")
     step = await server.step(client.first())
-    with pytest.raises(LoginRefused, match="wrong user name or password"):
+    with pytest.raises(AuthenticationFailed, match="wrong user name or password"):
         await server.step(client.final(step.challenge))
