@@ -25,8 +25,8 @@ from controller.kafka.handling import (
     Answer,
     ApiHandler,
     Disconnect,
+    ForwardedRequest,
     PassedAnswer,
-    PassedRequest,
     RequestContext,
 )
 from controller.kafka.messages.cluster import ApiVersion
@@ -176,7 +176,7 @@ def closing_rows(broker_apis: Iterable[ApiVersion], clients: RecordClients) -> d
     """The table rows of a broker's listener for records: they close the connection, so that the client connects to the
     broker's own address."""
 
-    def close(context: RequestContext, _: PassedRequest) -> Answer:
+    def close(context: RequestContext, _: ForwardedRequest) -> Answer:
         clients.add(context)
         context.connection.ends = True
         return NO_RESPONSE
@@ -198,7 +198,7 @@ def forwarding_rows(
 ) -> dict[int, ApiHandler]:
     """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes."""
 
-    def handle(context: RequestContext, request: PassedRequest) -> asyncio.Task[PassedAnswer] | Answer:
+    def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[PassedAnswer] | Answer:
         if not may_forward(context):
             raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
         if redirected is not None and redirected.takes(context, request.frame):
@@ -207,7 +207,7 @@ def forwarding_rows(
             clients.add(context)
         return asyncio.ensure_future(forward(request))
 
-    async def forward(request: PassedRequest) -> PassedAnswer:
+    async def forward(request: ForwardedRequest) -> PassedAnswer:
         try:
             return PassedAnswer(frame=await pass_on(request.frame, WITHIN_S))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:

@@ -29,7 +29,7 @@ NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 Answer = Message | Literal[NoResponse.NO_RESPONSE]
 
 
-class PassedRequest(Message, frozen=True, kw_only=True):
+class ForwardedRequest(Message, frozen=True, kw_only=True):
     """A request that is forwarded unread: its frame, without the size."""
 
     frame: bytes
@@ -139,7 +139,7 @@ class ApiHandler(msgspec.Struct, frozen=True):
     elements_max: int = ELEMENTS_MAX
     """The most elements in all arrays of a request; one with more is malformed."""
     passes: bool = False
-    """Requests are not decoded: the handler gets a `PassedRequest`."""
+    """Requests are not decoded: the handler gets a `ForwardedRequest`."""
     alone: bool = False
     """The connection starts no other request meanwhile, as Kafka does for all APIs: a list of everything is a small
     request with a large response."""

@@ -25,8 +25,8 @@ from controller.kafka.handling import (
     NO_RESPONSE,
     ApiHandler,
     Disconnect,
+    ForwardedRequest,
     PassedAnswer,
-    PassedRequest,
     RequestContext,
 )
 from controller.kafka.messages.cluster import ApiVersion
@@ -79,7 +79,7 @@ async def test_frames_are_forwarded_unchanged() -> None:
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
     assert exchange is not None
-    assert exchange.request == PassedRequest(frame=sent)
+    assert exchange.request == ForwardedRequest(frame=sent)
     context = RequestContext(JOIN_GROUP, 5)
     answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
     assert isinstance(answer, PassedAnswer)
@@ -136,7 +136,7 @@ def test_produce_and_fetch_disconnect() -> None:
     rows = closing_rows(spoken, clients)
     assert rows.keys() == RECORDS
     context = RequestContext(PRODUCE, 9, client_id="producer")
-    assert rows[PRODUCE].handle(context, PassedRequest(frame=b"")) is NO_RESPONSE
+    assert rows[PRODUCE].handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
     assert context.connection.ends
     assert context in clients
 
@@ -182,11 +182,11 @@ class ControllerApi:
 LIBRDKAFKA = "2.16.0-librdkafka-2.16.0"
 
 
-def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, PassedRequest]:
+def looking(software: str, version: int, body: bytes) -> tuple[RequestContext, ForwardedRequest]:
     """A FindCoordinator of some client."""
     context = RequestContext(FIND_COORDINATOR, version, client_id="me")
     context.connection.software_version = software
-    return context, PassedRequest(frame=frame(FIND_COORDINATOR, version, body))
+    return context, ForwardedRequest(frame=frame(FIND_COORDINATOR, version, body))
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,9 @@ async def test_forwarding_without_a_broker_disconnects() -> None:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
     table = forwarding_rows(SPOKEN, (), nobody, anybody, RecordClients())
-    given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), PassedRequest(frame=frame(LIST_GROUPS, 4, b"")))
+    given = table[LIST_GROUPS].handle(
+        RequestContext(LIST_GROUPS, 4), ForwardedRequest(frame=frame(LIST_GROUPS, 4, b""))
+    )
     assert isinstance(given, asyncio.Task)
     with pytest.raises(Disconnect, match="cannot forward it"):
         await given
@@ -279,4 +281,4 @@ async def test_forwarding_needs_cluster_action() -> None:
 
     table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
-        table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), PassedRequest(frame=b""))
+        table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))

@@ -20,7 +20,7 @@ from typing import Final, Literal, Protocol
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAnswer, PassedRequest
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, PassedAnswer
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.machine.errors import ErrorCode
@@ -235,7 +235,7 @@ class ServerProtocol:
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))
             if api.passes:
-                return self._add(Exchange(header, PassedRequest(frame=frame), len(frame)))
+                return self._add(Exchange(header, ForwardedRequest(frame=frame), len(frame)))
             exchange = Exchange(header, None, len(frame))
             if len(frame) > DECODED_ON_LOOP_BYTES_MAX:
                 exchange.unread = frame
