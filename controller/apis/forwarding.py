@@ -26,7 +26,7 @@ from controller.kafka.handling import (
     ApiHandler,
     Disconnect,
     ForwardedRequest,
-    PassedAnswer,
+    ForwardedResponse,
     RequestContext,
 )
 from controller.kafka.messages.cluster import ApiVersion
@@ -198,7 +198,7 @@ def forwarding_rows(
 ) -> dict[int, ApiHandler]:
     """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes."""
 
-    def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[PassedAnswer] | Answer:
+    def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
         if not may_forward(context):
             raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
         if redirected is not None and redirected.takes(context, request.frame):
@@ -207,9 +207,9 @@ def forwarding_rows(
             clients.add(context)
         return asyncio.ensure_future(forward(request))
 
-    async def forward(request: ForwardedRequest) -> PassedAnswer:
+    async def forward(request: ForwardedRequest) -> ForwardedResponse:
         try:
-            return PassedAnswer(frame=await pass_on(request.frame, WITHIN_S))
+            return ForwardedResponse(frame=await pass_on(request.frame, WITHIN_S))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
             raise Disconnect(f"cannot forward it: {unreachable}") from unreachable
 

@@ -35,7 +35,7 @@ class ForwardedRequest(Message, frozen=True, kw_only=True):
     frame: bytes
 
 
-class PassedAnswer(Message, frozen=True, kw_only=True):
+class ForwardedResponse(Message, frozen=True, kw_only=True):
     """The response of another server: its frame, without the size."""
 
     frame: bytes

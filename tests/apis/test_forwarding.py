@@ -26,7 +26,7 @@ from controller.kafka.handling import (
     ApiHandler,
     Disconnect,
     ForwardedRequest,
-    PassedAnswer,
+    ForwardedResponse,
     RequestContext,
 )
 from controller.kafka.messages.cluster import ApiVersion
@@ -82,7 +82,7 @@ async def test_frames_are_forwarded_unchanged() -> None:
     assert exchange.request == ForwardedRequest(frame=sent)
     context = RequestContext(JOIN_GROUP, 5)
     answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
-    assert isinstance(answer, PassedAnswer)
+    assert isinstance(answer, ForwardedResponse)
     exchange.answer(answer)
     assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
 
@@ -208,7 +208,7 @@ async def test_librdkafka_consumer_is_redirected(
     assert context.connection.ends is is_redirected
     assert (given is NO_RESPONSE) is is_redirected
     if not is_redirected:
-        assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
+        assert await given == ForwardedResponse(frame=ANSWER)  # type: ignore[misc]
 
 
 async def test_librdkafka_consumer_that_knows_brokers_is_not_redirected() -> None:
@@ -218,7 +218,7 @@ async def test_librdkafka_consumer_that_knows_brokers_is_not_redirected() -> Non
     given = forwarding_rows(SPOKEN, (), echo, anybody, RecordClients(), RedirectedConsumers())[FIND_COORDINATOR].handle(
         context, request
     )
-    assert await given == PassedAnswer(frame=ANSWER)  # type: ignore[misc]
+    assert await given == ForwardedResponse(frame=ANSWER)  # type: ignore[misc]
     assert not context.connection.ends
 
 

@@ -20,7 +20,7 @@ from typing import Final, Literal, Protocol
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, PassedAnswer
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, ForwardedResponse
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.machine.errors import ErrorCode
@@ -88,7 +88,7 @@ class Exchange:
         if response is NO_RESPONSE:
             return b""
         header = self.header
-        if isinstance(response, PassedAnswer):
+        if isinstance(response, ForwardedResponse):
             return _SIZE.pack(len(response.frame)) + response.frame
         if header is _RAW:
             token: bytes = response.token  # type: ignore[attr-defined]
