@@ -8,6 +8,7 @@ from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
+from controller.apis import origin_of
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
@@ -50,7 +51,6 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
 
 
 async def _create(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
-    controller = api.controller
     acls = tuple(
         Acl(
             one.resource_type,
@@ -64,11 +64,7 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
         for one in request.creations
     )
     command = CreateAcls(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         acls=acls,
     )
     return details_of(await api.submit_cluster(command), len(acls))
@@ -103,13 +99,8 @@ async def delete_acls(api: ControllerApi, context: RequestContext, request: Dele
 
 
 async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
-    controller = api.controller
     command = DeleteAcls(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         filters=filters,
     )
     return details_of(await api.submit_cluster(command), len(filters))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
+from controller.apis import origin_of
 from controller.apis.broker_configs import cluster_wide_config, described_brokers, described_loggers, refused_change
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.config_entries import describable_configs, described
@@ -202,7 +203,7 @@ def _rejection(
 def _commands(
     api: ControllerApi, context: RequestContext, validate_only: bool
 ) -> Callable[[_Alteration], AlterTopicConfigs | AlterResourceConfigs]:
-    request_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
+    origin = origin_of(api, context)
 
     def command_of(one: _Alteration) -> AlterTopicConfigs | AlterResourceConfigs:
         is_topic = one.kind == TOPIC
@@ -213,14 +214,10 @@ def _commands(
             denied = 0 if rejection is None else int(rejection.code)
         make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
         return make(
-            request_id=request_id,
-            at_ms=at_ms,
+            **origin,
             topic=one.answer_name,
             ops=one.ops,
             incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            principal=context.principal,
-            client_id=context.client_id,
-            host=context.host,
             api=context.api,
             api_version=context.api_version,
             validate_only=validate_only,

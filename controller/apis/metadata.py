@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from controller.apis import origin_of
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
@@ -220,21 +221,16 @@ class MetadataHandler:
     def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
         if not names:
             return
-        controller = self._api.controller
-        request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
+        origin = origin_of(self._api, context, "auto")
         commands = [
             CreateTopic(
-                request_id=request_id,
-                at_ms=at_ms,
+                **origin,
                 topic=TopicName(name),
                 topic_id=topic_id,
                 num_partitions=INTERNAL_PARTITIONS if name in INTERNAL_TOPICS else -1,
                 replication_factor=INTERNAL_FACTOR if name in INTERNAL_TOPICS else -1,
                 configs=INTERNAL_TOPICS.get(name, ()),
                 timeout_ms=AUTO_CREATION_WAIT_MS,
-                principal=context.principal,
-                client_id=context.client_id,
-                host=context.host,
                 api=AUTO_CREATION,
                 api_version=context.api_version,
                 denied=self._api.denial_of_create(context, name),

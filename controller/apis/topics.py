@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from controller.apis import Origin, origin_of
 from controller.apis.config_entries import creatable_configs
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.handling import Disconnect, RequestContext
@@ -30,7 +31,7 @@ from controller.machine.commands.commands import CreatePartitions, CreateTopic, 
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment
-from events.names import BrokerId, RequestId, TopicId, TopicName
+from events.names import BrokerId, TopicId, TopicName
 
 VERSION_WITHOUT_MESSAGES = 0
 """Version 0 has no message: an invalid request is logged, and the client disconnected (KIP-4)."""
@@ -56,15 +57,14 @@ class CreateTopicsHandler:
         return self._response(context, reply.answers, throttle_time_ms)
 
     def _commands(self, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
-        controller = self._api.controller
-        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        origin = origin_of(self._api, context)
         topics = {topic.name: topic for topic in request.topics}
         repeated: set[str] = set()
         if len(topics) < len(request.topics):
             repeated = {name for name, times in Counter(t.name for t in request.topics).items() if times > 1}
         ids = new_topic_ids(len(topics))
         return [
-            self._command(context, request, topic, request_id, at_ms, topic_id, topic.name in repeated)
+            self._command(context, request, topic, origin, topic_id, topic.name in repeated)
             for topic, topic_id in zip(topics.values(), ids, strict=True)
         ]
 
@@ -73,14 +73,12 @@ class CreateTopicsHandler:
         context: RequestContext,
         request: CreateTopicsRequest,
         topic: CreatableTopic,
-        request_id: RequestId,
-        at_ms: int,
+        origin: Origin,
         topic_id: bytes,
         duplicate: bool,
     ) -> CreateTopic:
         return CreateTopic(
-            request_id=request_id,
-            at_ms=at_ms,
+            **origin,
             topic=TopicName(topic.name),
             topic_id=topic_id,  # type: ignore[arg-type]
             num_partitions=topic.num_partitions,
@@ -91,9 +89,6 @@ class CreateTopicsHandler:
             configs=tuple((config.name, config.value) for config in topic.configs),
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
-            principal=context.principal,
-            client_id=context.client_id,
-            host=context.host,
             api_version=context.api_version,
             duplicate=duplicate,
             denied=self._api.denial_of_create(context, topic.name),
@@ -146,19 +141,14 @@ def _defined_twice(command: CreateTopic) -> bool:
 async def create_partitions(
     api: ControllerApi, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    controller = api.controller
-    request_id, at_ms = controller.new_request_id(), controller.now_ms()
+    origin = origin_of(api, context)
     times = Counter(topic.name for topic in request.topics)
     commands = [
         CreatePartitions(
-            request_id=request_id,
-            at_ms=at_ms,
+            **origin,
             topic=TopicName(topic.name),
             count=topic.count,
             assignments=_replica_lists(topic.assignments),
-            principal=context.principal,
-            client_id=context.client_id,
-            host=context.host,
             api="CreatePartitions",
             api_version=context.api_version,
             validate_only=request.validate_only,
@@ -197,8 +187,7 @@ class DeleteTopicsHandler:
     async def __call__(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """Submit a command for each topic. Ids and names that do not resolve to one topic are answered directly."""
         states = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
-        controller = self._api.controller
-        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        origin = origin_of(self._api, context)
         named = Counter(state.name for state in states if state.name is not None)
         by_id = Counter(state.topic_id for state in states if state.topic_id != ZERO_UUID)
         results: dict[object, DeletableTopicResult] = {}
@@ -210,7 +199,7 @@ class DeleteTopicsHandler:
             if isinstance(name, DeletableTopicResult):
                 results[name.name or name.topic_id] = name
             elif name not in commands:
-                commands[name] = self._command(context, request_id, at_ms, name, state, named[name] > 1)
+                commands[name] = self._command(context, origin, name, state, named[name] > 1)
         to_submit = [command for name, command in commands.items() if name not in results]
         ids = {command.topic: self._id_of(command) for command in to_submit}
         reply = await self._api.submit_change(to_submit, request.timeout_ms)
@@ -260,20 +249,15 @@ class DeleteTopicsHandler:
     def _command(
         self,
         context: RequestContext,
-        request_id: RequestId,
-        at_ms: int,
+        origin: Origin,
         name: str,
         state: DeleteTopicState,
         twice: bool,
     ) -> DeleteTopic:
         return DeleteTopic(
-            request_id=request_id,
-            at_ms=at_ms,
+            **origin,
             topic=TopicName(name),
             topic_id=None if state.topic_id == ZERO_UUID else TopicId(state.topic_id),
-            principal=context.principal,
-            client_id=context.client_id,
-            host=context.host,
             api="DeleteTopics",
             api_version=context.api_version,
             duplicate=twice,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from controller.apis import origin_of
 from controller.apis.acls import DENIED, details_of
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
@@ -84,13 +85,8 @@ async def _alter_in_slices(
 async def _alter_quotas(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
-    controller = api.controller
     command = AlterClientQuotas(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         alterations=tuple(
             QuotaAlteration(
                 _entity(entry),
@@ -212,13 +208,8 @@ async def _alter_credentials(
 ) -> dict[str, Detail]:
     removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
     upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
-    controller = api.controller
     command = AlterUserScramCredentials(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
         upserts=tuple(map(_upsert, upserts)),
     )

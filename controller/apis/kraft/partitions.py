@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 
+from controller.apis import origin_of
 from controller.apis.limits import slices
-from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import topics as topics_messages
@@ -66,17 +66,14 @@ class ElectLeadersHandler:
     async def _elect(
         self, context: RequestContext, requested: Sequence[tuple[str, Sequence[int]]], unclean: bool
     ) -> Reply:
-        stamped = stamp(self._api.controller, "")
+        origin = origin_of(self._api, context)
         return await self._api.submit(
             [
                 ElectLeaders(
-                    **stamped,
+                    **origin,
                     topic=TopicName(name),
                     partitions=tuple(partitions),
                     unclean=unclean,
-                    principal=context.principal,
-                    client_id=context.client_id,
-                    host=context.host,
                     api="ElectLeaders",
                     api_version=context.api_version,
                 )
@@ -149,18 +146,13 @@ class AlterPartitionReassignmentsHandler:
     def _commands(
         self, context: RequestContext, portion: Sequence[tuple[str, Sequence[Reassignment]]], other_factors: bool
     ) -> list[ReassignPartitions]:
-        controller = self._api.controller
-        request_id, at_ms = controller.new_request_id(), controller.now_ms()
+        origin = origin_of(self._api, context)
         return [
             ReassignPartitions(
-                request_id=request_id,
-                at_ms=at_ms,
+                **origin,
                 topic=TopicName(name),
                 reassignments=tuple(reassignments),
                 other_factors=other_factors,
-                principal=context.principal,
-                client_id=context.client_id,
-                host=context.host,
                 api="AlterPartitionReassignments",
                 api_version=context.api_version,
             )

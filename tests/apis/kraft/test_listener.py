@@ -206,7 +206,7 @@ class ControllerApi:
 
     advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
     cluster_id = "cluster"
-    controller = SimpleNamespace(new_request_id=lambda: "q", now_ms=lambda: 0)
+    controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
 
     def denial_of_create(self, context: RequestContext, topic: str) -> int:
         return 0
