@@ -29,7 +29,7 @@ from controller.http.metrics import Metrics
 from controller.http.pages.app import pages_app
 from controller.http.pages.negotiating import Negotiated
 from controller.http.paths import altering, log_heads, overviews, reads, simulated, topics, writes
-from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.paths.simulated import BrokerControl
 from controller.http.permissions import Reader
 from controller.http.places import Places
 from controller.http.query_threads import Reading, Stopping
@@ -102,7 +102,7 @@ class Parts(msgspec.Struct, frozen=True):
     """What the handlers work with."""
 
     api: ControllerApi
-    fleet: Fleet | SimulatedBrokers | None
+    fleet: Fleet | BrokerControl | None
     query: Questions
     metrics: Metrics
     reading: Reading
@@ -128,7 +128,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "sign": parts.sign,
     }
     handlers = [*_WRITES, *_READS, *_LOG_HEADS]
-    if isinstance(parts.fleet, SimulatedBrokers):
+    if isinstance(parts.fleet, BrokerControl):
         handlers += _SIMULATED
         given["fleet"] = parts.fleet
     description = "Create topics, and see why every topic is as it is, at any moment of the past."

@@ -27,7 +27,7 @@ from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
 from controller.http.metrics import Metrics
 from controller.http.paths.log_heads import head_gauges
-from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.paths.simulated import BrokerControl
 from controller.http.query_threads import Reading, Stopping
 from controller.http.reach import Logins, Reach
 from controller.kafka.server.tls import Tls
@@ -47,7 +47,7 @@ class HttpServer:
     def __init__(
         self,
         api: ControllerApi,
-        fleet: Fleet | SimulatedBrokers | None,
+        fleet: Fleet | BrokerControl | None,
         query: Questions,
         metrics: Metrics,
         *,

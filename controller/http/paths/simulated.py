@@ -41,7 +41,7 @@ class BrokerShown(Protocol):
 
 
 @runtime_checkable
-class SimulatedBrokers(Protocol):
+class BrokerControl(Protocol):
     """Brokers that can be controlled: a fleet in the process, or a gateway's remote control of the workers' fleet.
 
     All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
@@ -55,7 +55,7 @@ class SimulatedBrokers(Protocol):
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
 
 
-_Fleet = NamedDependency[SimulatedBrokers]
+_Fleet = NamedDependency[BrokerControl]
 _Gateway = NamedDependency[ControllerApi]
 
 

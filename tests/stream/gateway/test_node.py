@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.paths.simulated import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.brokers import GatewayBrokers
@@ -259,7 +259,7 @@ async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_besi
 async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
     rig.begin(brokers=0)
     brokers = GatewayBrokers(rig.node)
-    assert isinstance(brokers, SimulatedBrokers)
+    assert isinstance(brokers, BrokerControl)
     assert brokers.add().broker_id == 1
     assert brokers.add("rack-z").broker_id == 2
     rig.work()
