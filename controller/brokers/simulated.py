@@ -52,7 +52,7 @@ class SimulatedBroker:
         """Up to where it has confirmed what it applied, since it was started or its confirmations were last lost."""
 
 
-class SimulatedFleet:
+class SimulatedBrokers:
     """A fleet of simulated brokers, ids 1 to N, in three racks in turn.
 
     `endpoints` has the address at which clients find a broker, `default_endpoints` those of all the others: the

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 
 from controller.apis.tables import broker_listener
-from controller.brokers.simulated import SimulatedBroker, SimulatedFleet
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler
 from controller.kafka.server.server import KafkaServer
@@ -25,7 +25,7 @@ MakeServer = Callable[[str, int], KafkaServer]
 class BrokerDoors:
     """The listeners of a simulated fleet's brokers; the fleet calls it when a broker starts or stops."""
 
-    def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedFleet, make_server: MakeServer) -> None:
+    def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedBrokers, make_server: MakeServer) -> None:
         self._host = host
         self._advertised = advertised
         self._fleet = fleet

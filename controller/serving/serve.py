@@ -27,7 +27,7 @@ from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.flushing import Flusher
 from controller.engine.group_commit import Controller
@@ -243,13 +243,13 @@ class Service:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
-    def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
+    def _make_fleet(self) -> SimulatedBrokers | ClusterFleet | KraftFleet:
         options = self.options
         if self._member is not None:
             return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)
         refuse_other_fleets(self.log)
         if self._cluster is None:
-            return SimulatedFleet(options.simulated_brokers)
+            return SimulatedBrokers(options.simulated_brokers)
         return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
 
     def _history(self, shard: ShardKey) -> Iterator[Recorded]:
@@ -284,7 +284,7 @@ class Service:
             fleet = self.fleet
             self.api.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
             return
-        assert isinstance(self.fleet, SimulatedFleet), "there is no other"
+        assert isinstance(self.fleet, SimulatedBrokers), "there is no other"
         self.fleet.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])

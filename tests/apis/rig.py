@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.access.authorizer import Authorizer
 from controller.apis.tables import HandlerTable, broker_listener, controller_listener
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -35,7 +35,7 @@ class Unheard:
 class Rig:
     """One controller and its listeners."""
 
-    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, fleet: SimulatedFleet) -> None:
+    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, fleet: SimulatedBrokers) -> None:
         self.log = log
         self.controller = controller
         self.api = api
@@ -73,7 +73,7 @@ async def rig(
         log.flush()
         await asyncio.sleep(0)  # whoever waits for a disk lets others go on
 
-    fleet = SimulatedFleet(brokers)
+    fleet = SimulatedBrokers(brokers)
     fleet.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
     controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)

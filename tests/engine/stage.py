@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -83,7 +83,7 @@ class Stage:
         self.disk = disk or Disk(random.Random(0))
         self.disk.sync_s = (0.0, 0.0)
         self.log = FaultyLog(self.disk)
-        self.fleet = SimulatedFleet(brokers)
+        self.fleet = SimulatedBrokers(brokers)
         self.heard = Heard()
         self.skew_ms = 0
         self.syncs = 0

@@ -12,7 +12,7 @@ import pytest
 
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -43,7 +43,7 @@ class Process:
         heard = Heard()
         self.controller = Controller(
             self.log,
-            SimulatedFleet(1),
+            SimulatedBrokers(1),
             boot_id=f"b{seat.id}",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=self._flush,

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from controller.access.authorizer import Authorizer
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -77,7 +77,7 @@ class Service:
     ) -> None:
         self.log = log
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
-        self.fleet = SimulatedFleet(3)
+        self.fleet = SimulatedBrokers(3)
         self.metrics = Metrics()
         self.lines = Lines()
         self.judge = judge

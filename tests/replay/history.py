@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine import stamps
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -78,7 +78,7 @@ class Day:
 
     def __init__(self, log: RocksDbLog) -> None:
         self.log = log
-        self.fleet = SimulatedFleet(3)
+        self.fleet = SimulatedBrokers(3)
         self._now_ms = BORN_MS
         self.controller = Controller(
             log,

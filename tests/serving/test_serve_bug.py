@@ -9,13 +9,13 @@ from tests.serving.service import CREATE, Talk, check_log, codes, create, servin
 
 POLICY = '''
 """A policy that plants bugs when it is configured."""
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine import decider
 
 
 class Planting:
     def configure(self, settings):
-        decide, learn = decider.decide, SimulatedFleet.learn
+        decide, learn = decider.decide, SimulatedBrokers.learn
 
         def broken(state, command):
             assert getattr(command, "topic", "") != "poison", "a planted bug"
@@ -25,7 +25,7 @@ class Planting:
             assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the fleet"
             learn(fleet, records)
 
-        decider.decide, SimulatedFleet.learn = broken, deaf
+        decider.decide, SimulatedBrokers.learn = broken, deaf
 
     def validate(self, request):
         pass

@@ -1,6 +1,6 @@
 """The simulated world: one disk, processes that serve on it one after another, clients, and faults; all from one seed.
 
-What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedFleet, over
+What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedBrokers, over
 the in-memory log. Only time, the disk, the policies and the network are the simulation's.
 """
 
@@ -19,7 +19,7 @@ from unittest import mock
 import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -101,7 +101,7 @@ class Process(Serving):
         super().__init__(number)
         self.world = world
         self.log = FaultyLog(world.disk)
-        self.fleet = SimulatedFleet(world.brokers)
+        self.fleet = SimulatedBrokers(world.brokers)
         for broker_id, broker in self.fleet.brokers.items():
             broker.running = broker_id not in world.down
             broker.delay_ms = world.delays_ms.get(broker_id, 0)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from controller.brokers.port import CommandSink, stamp
-from controller.brokers.simulated import SimulatedBroker, SimulatedFleet, rack_of
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata
 from controller.stream.log.partition import PartitionState
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
@@ -20,7 +20,7 @@ from events.codec import decode_event
 from events.names import CLUSTER_SHARD, BrokerId, Offset
 
 
-class PartitionBrokers(SimulatedFleet):
+class PartitionBrokers(SimulatedBrokers):
     """Brokers 1 to `count`, and whichever others the partition knows. None of them has a delay."""
 
     def __init__(self, count: int, partition: PartitionState) -> None:
