@@ -110,7 +110,7 @@ class CommandSink(Protocol):
         ...
 
     def observe(self, command: AnyCommand) -> None:
-        """Put a command that nobody waits for. It is dropped while the log cannot be written: see `Fleet.resume`."""
+        """Put a command that nobody waits for. It is dropped while the log cannot be written: see `Brokers.resume`."""
         ...
 
     async def decided(self) -> None:
@@ -122,7 +122,7 @@ class CommandSink(Protocol):
         ...
 
 
-class Fleet(Protocol):
+class Brokers(Protocol):
     """Brokers. Everything that it learns of is durable, and what it says at once counts when that is."""
 
     def start(self, controller: CommandSink) -> None:

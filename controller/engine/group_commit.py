@@ -27,7 +27,7 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Fleet, LeadLost, Replication
+from controller.brokers.port import Brokers, LeadLost, Replication
 from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
@@ -73,7 +73,7 @@ class Controller:
     def __init__(
         self,
         log: EventLog,
-        fleet: Fleet,
+        fleet: Brokers,
         *,
         boot_id: str,
         clock_ms: Callable[[], int],

@@ -15,7 +15,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.brokers.port import Fleet
+from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http import health
 from controller.http.changes import Changes
@@ -102,7 +102,7 @@ class Parts(msgspec.Struct, frozen=True):
     """What the handlers work with."""
 
     api: ControllerApi
-    fleet: Fleet | BrokerControl | None
+    fleet: Brokers | BrokerControl | None
     query: Questions
     metrics: Metrics
     reading: Reading

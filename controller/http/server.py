@@ -18,7 +18,7 @@ import structlog
 import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from controller.brokers.port import Fleet
+from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
 from controller.http.connections import Connection, Counts, Door
@@ -47,7 +47,7 @@ class HttpServer:
     def __init__(
         self,
         api: ControllerApi,
-        fleet: Fleet | BrokerControl | None,
+        fleet: Brokers | BrokerControl | None,
         query: Questions,
         metrics: Metrics,
         *,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from controller.brokers.port import Fleet
+from controller.brokers.port import Brokers
 from controller.engine.background import Background
 from controller.engine.consulting import Clears
 from controller.engine.deadlines import Deadlines
@@ -35,7 +35,7 @@ from events.names import Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.store.store import TopicStore
 
-MakeFleet = Callable[[PartitionState], Fleet]
+MakeFleet = Callable[[PartitionState], Brokers]
 """The brokers of one partition, as its owner sees them."""
 
 
