@@ -35,7 +35,7 @@ from events.names import Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.store.store import TopicStore
 
-MakeFleet = Callable[[PartitionState], Brokers]
+MakeBrokers = Callable[[PartitionState], Brokers]
 """The brokers of one partition, as its owner sees them."""
 
 
@@ -47,7 +47,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
     """An id that no other request has; the text says where it comes from."""
-    make_fleet: MakeFleet
+    make_fleet: MakeBrokers
     on_trouble: Callable[[str], None]
     """Kafka did not take commands: the partitions are to be claimed anew."""
     on_failure: Callable[[BaseException], None]

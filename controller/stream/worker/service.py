@@ -42,7 +42,7 @@ from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
-from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
+from controller.stream.worker.duties import MakeBrokers, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.partition_cluster import partition_clusters
 from controller.stream.worker.partition_history import PartitionHistory
@@ -64,7 +64,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     settings: ServeSettings
     make_driver: MakeDriver
-    make_fleet: MakeFleet | None = None
+    make_fleet: MakeBrokers | None = None
     """The brokers of a partition; None where a Kafka cluster carries decisions out."""
     cluster: str = ""
     """Where to find that cluster (HOST:PORT[,…]); empty for the one that holds the log."""
@@ -169,7 +169,7 @@ class Worker:
             bootstrap=options.bootstrap,
         )
 
-    async def _fleet(self, topics: Topics) -> MakeFleet:
+    async def _fleet(self, topics: Topics) -> MakeBrokers:
         """Whose the partitions' topics are. Raises SettingsError."""
         options, settings = self.options, self.options.settings
         if options.make_fleet is not None:
@@ -190,7 +190,7 @@ class Worker:
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
 
-    def _driver(self, topics: Topics, make_fleet: MakeFleet) -> Driver:
+    def _driver(self, topics: Topics, make_fleet: MakeBrokers) -> Driver:
         options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
 
         def troubled(why: str) -> None:

@@ -14,7 +14,7 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
+from controller.stream.worker.duties import MakeBrokers, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
@@ -92,7 +92,7 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
+        self, name: str, make_fleet: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
     ) -> PartitionDuties:
         return PartitionDuties(
             Surroundings(
