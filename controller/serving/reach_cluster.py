@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.fleet import ClusterFleet, History, WatchTimes
+from controller.brokers.cluster.fleet import History, TargetCluster, WatchTimes
 from controller.brokers.cluster.link import ClusterLink, Look
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.brokers.cluster.wire import ClusterUnreachable
@@ -40,9 +40,9 @@ class ReachedCluster(msgspec.Struct, frozen=True):
         recent: Callable[[], Iterable[Recorded]],
         settings: ServeSettings,
         log: FilteringBoundLogger,
-    ) -> ClusterFleet:
+    ) -> TargetCluster:
         """The cluster as a fleet."""
-        return ClusterFleet(self.link, history, watch_times(settings), log, recent=recent)
+        return TargetCluster(self.link, history, watch_times(settings), log, recent=recent)
 
 
 def watch_times(settings: ServeSettings) -> WatchTimes:

@@ -24,7 +24,7 @@ import structlog
 from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.passing_through import RecordClients
 from controller.apis.tables import cluster_listener
-from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
+from controller.brokers.cluster.fleet import RECENT_EVENTS, TargetCluster
 from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedBrokers
@@ -154,7 +154,7 @@ class Service:
             flush_alone=self._flusher.flush_alone,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
-            cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
+            cluster=self.fleet if isinstance(self.fleet, TargetCluster) else None,
             partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             projector=EVENTS_ALONE if member is None else member.projector,
@@ -169,7 +169,7 @@ class Service:
             await self._take_part(self.fleet)
         else:
             self._entrance.draw_login_secret(self.controller)
-            if isinstance(self.fleet, ClusterFleet):
+            if isinstance(self.fleet, TargetCluster):
                 await self.fleet.looked()
             await self.controller.decided()
             await self._open_doors()
@@ -243,7 +243,7 @@ class Service:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
-    def _make_fleet(self) -> SimulatedBrokers | ClusterFleet | KraftFleet:
+    def _make_fleet(self) -> SimulatedBrokers | TargetCluster | KraftFleet:
         options = self.options
         if self._member is not None:
             return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)
@@ -280,7 +280,7 @@ class Service:
             member = self._member
             self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
             return
-        if isinstance(self.fleet, ClusterFleet):
+        if isinstance(self.fleet, TargetCluster):
             fleet = self.fleet
             self.api.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
             return

@@ -49,7 +49,7 @@ class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
     configs_ms: int = 10_000
 
 
-class ClusterFleet:
+class TargetCluster:
     """A cluster that carries decisions out.
 
     `log` takes log lines, `history` gives a shard's events after a restart, `recent` the newest events of all, among

@@ -17,7 +17,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.clearing import Planned
-from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet, WatchTimes
+from controller.brokers.cluster.fleet import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.brokers.cluster.link import ClusterLink
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
 from controller.machine.errors import ErrorCode
@@ -36,7 +36,7 @@ partition's other commands wait behind them."""
 NO_WORD = "The cluster that carries decisions out has not answered in time: nothing was decided."
 
 
-class PartitionCluster(ClusterFleet):
+class PartitionCluster(TargetCluster):
     """The cluster for one of `partitions` partitions; topics in `hidden` are not looked at."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.brokers.cluster.fleet import ClusterFleet, WatchTimes
+from controller.brokers.cluster.fleet import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.serving import log_lines
@@ -47,7 +47,7 @@ async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.Monk
     missing: Any = None
     deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
     recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
-    fleet = ClusterFleet(
+    fleet = TargetCluster(
         missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
     )
     fleet.start(_Sink())  # type: ignore[arg-type]
