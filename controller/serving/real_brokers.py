@@ -23,7 +23,7 @@ from controller.apis.kraft.listener import kraft_listener
 from controller.apis.kraft.permissions import needing
 from controller.apis.kraft.quorum import quorum_handlers
 from controller.brokers.kraft.epoch import KraftOptions
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.fleet import KraftBrokers
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler
@@ -61,7 +61,7 @@ NOT_FOR_CLIENTS: Final = frozenset(
 """The APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and who votes."""
 
 
-def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
+def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
     """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
     those that the cluster has."""
     cluster = TopicStore(log).durable_cluster
@@ -77,7 +77,7 @@ def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata
         metadata_version=metadata_version,
         leaders_balanced_every_s=_balanced_every_s(settings),
     )
-    return KraftFleet(member.projector, member.node, member.replication, options, time.monotonic)
+    return KraftBrokers(member.projector, member.node, member.replication, options, time.monotonic)
 
 
 def _refuse_if_handed_back(quorum: Quorum | None) -> None:
@@ -100,7 +100,7 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(
-    fleet: KraftFleet, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+    fleet: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
     `priority` is what this voter shows of how much it wants to lead."""

@@ -25,7 +25,7 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.passing_through import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.fleet import RECENT_EVENTS, TargetCluster
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.fleet import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
@@ -165,7 +165,7 @@ class Service:
         self._make_api()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
-        if isinstance(self.fleet, KraftFleet):
+        if isinstance(self.fleet, KraftBrokers):
             await self._take_part(self.fleet)
         else:
             self._entrance.draw_login_secret(self.controller)
@@ -184,7 +184,7 @@ class Service:
         joined = None if self._member is None else await self._member.find()
         return joined or self.options.settings.cluster_id
 
-    async def _take_part(self, fleet: KraftFleet) -> None:
+    async def _take_part(self, fleet: KraftBrokers) -> None:
         """Lead brokers, or follow who does."""
         member, controller = self._member, self.controller
         assert member is not None, "a fleet of real brokers is led with a vote"
@@ -243,7 +243,7 @@ class Service:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
-    def _make_fleet(self) -> SimulatedBrokers | TargetCluster | KraftFleet:
+    def _make_fleet(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         options = self.options
         if self._member is not None:
             return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.apis import api_versions
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.fleet import KraftBrokers
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
@@ -36,7 +36,7 @@ def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
     return api_versions.supported_features(ranges)
 
 
-def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
+def finalized_features(fleet: KraftBrokers) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
     """The features in force, and the offset of the metadata log as of which they are."""
     levels = dict(fleet.membership.cluster.features)
     if fleet.node.quorum.kraft_version:

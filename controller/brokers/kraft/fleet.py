@@ -29,7 +29,7 @@ from events.names import BrokerId
 from projections.store.store import topic_slices
 
 
-class KraftFleet:
+class KraftBrokers:
     """The brokers of one cluster. `clock` gives seconds and only goes forward."""
 
     def __init__(

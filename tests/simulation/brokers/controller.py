@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.fleet import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, RecordBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -94,7 +94,7 @@ class ControllerProcess(Serving):
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
         self.node.on_role = self.replication.note_role
-        self.fleet = KraftFleet(self.projector, self.node, self.replication, world.options, loop.time)
+        self.fleet = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
         self.fleet.on_lead = lambda: self._register(encode_record(registration))
         self.controller = Controller(
