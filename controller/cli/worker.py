@@ -64,7 +64,7 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             data=options.data,
             settings=settings,
             make_driver=_driver(options.driver),
-            make_fleet=options.brokers.simulated,
+            make_brokers=options.brokers.simulated,
             cluster=options.brokers.cluster,
             security=security_in(options.kafka_properties, "--kafka-properties"),
         )

@@ -47,7 +47,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
     """An id that no other request has; the text says where it comes from."""
-    make_fleet: MakeBrokers
+    make_brokers: MakeBrokers
     on_trouble: Callable[[str], None]
     """Kafka did not take commands: the partitions are to be claimed anew."""
     on_failure: Callable[[BaseException], None]
@@ -161,7 +161,7 @@ class _Duties:
         self.sink = PartitionSink(around, partition)
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
         self.reviews = self.sink.reviews
-        self.fleet = around.make_fleet(partition)
+        self.fleet = around.make_brokers(partition)
         self.history = None if around.history is None else around.history(partition)
         if self.history is not None:
             self.history.begin()

@@ -64,7 +64,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     settings: ServeSettings
     make_driver: MakeDriver
-    make_fleet: MakeBrokers | None = None
+    make_brokers: MakeBrokers | None = None
     """The brokers of a partition; None where a Kafka cluster carries decisions out."""
     cluster: str = ""
     """Where to find that cluster (HOST:PORT[,…]); empty for the one that holds the log."""
@@ -123,8 +123,8 @@ class Worker:
         """Join the group and claim what is assigned, as soon as Kafka and the cluster answer. Raises TopicsMismatch and
         SettingsError."""
         topics = await self._topics()
-        make_fleet = await self._fleet(topics)
-        driver = self._driver(topics, make_fleet)
+        make_brokers = await self._fleet(topics)
+        driver = self._driver(topics, make_brokers)
         self._status.doing = "joining the group"
         self._running = asyncio.create_task(driver.run(self._leaving, self._claimed))
         self._running.add_done_callback(self._driver_ended)
@@ -172,8 +172,8 @@ class Worker:
     async def _fleet(self, topics: Topics) -> MakeBrokers:
         """Whose the partitions' topics are. Raises SettingsError."""
         options, settings = self.options, self.options.settings
-        if options.make_fleet is not None:
-            return options.make_fleet
+        if options.make_brokers is not None:
+            return options.make_brokers
         bootstrap, file = options.cluster or options.bootstrap, settings.cluster_client_properties_file
         security = security_in(file) if file is not None else options.security
         self._cluster = await reached(
@@ -190,7 +190,7 @@ class Worker:
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
 
-    def _driver(self, topics: Topics, make_fleet: MakeBrokers) -> Driver:
+    def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
         options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
 
         def troubled(why: str) -> None:
@@ -210,7 +210,7 @@ class Worker:
                 transport=lambda: engine.transport,
                 clock_ms=wall_ms,
                 new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
-                make_fleet=make_fleet,
+                make_brokers=make_brokers,
                 on_trouble=troubled,
                 on_failure=self.fail,
                 history=None if archive is None else history_of,

@@ -73,7 +73,7 @@ class WorkerProcess:
                 transport=lambda: self.engine.transport,
                 clock_ms=world.clock_ms,
                 new_request_id=Stamps(writer, world.clock_ms).new_request_id,
-                make_fleet=lambda partition: world.brokers_of(world.brokers, partition),
+                make_brokers=lambda partition: world.brokers_of(world.brokers, partition),
                 on_trouble=self._troubled,
                 on_failure=world.failures.append,
                 signer=_Signer(world),

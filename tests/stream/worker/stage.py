@@ -92,7 +92,7 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, make_fleet: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
+        self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
     ) -> PartitionDuties:
         return PartitionDuties(
             Surroundings(
@@ -100,7 +100,7 @@ class Stage:
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
-                make_fleet=make_fleet,
+                make_brokers=make_brokers,
                 on_trouble=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,
