@@ -144,7 +144,7 @@ class Service:
             await self._ports.start()
         if member is not None:
             member.open(self.log, self._entrance.advertised, self._flusher.flush)
-        self.fleet = self._make_fleet()
+        self.fleet = self._make_brokers()
         self.controller = Controller(
             self.log,
             self.fleet,
@@ -243,7 +243,7 @@ class Service:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
-    def _make_fleet(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
+    def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         options = self.options
         if self._member is not None:
             return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)
