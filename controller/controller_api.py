@@ -178,7 +178,7 @@ class ControllerApi:
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
         """Where admin clients of a listener reach a broker of the target cluster through this process; None without
         such ports, and where brokers are no cluster of their own."""
-        self.fleet_trouble: Callable[[], str | None] = lambda: None
+        self.brokers_error: Callable[[], str | None] = lambda: None
         self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
         self.quorum: Callable[[], QuorumShape] | None = None

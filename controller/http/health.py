@@ -48,7 +48,7 @@ def why_not_ready(api: ControllerApi) -> str | None:
         return f"deciding has ended: {standing.failure}"
     if standing.storage_error is not None:
         return f"the log cannot be written: {standing.storage_error}"
-    trouble = api.fleet_trouble()
+    trouble = api.brokers_error()
     if trouble is not None:
         return trouble
     if not api.cluster.release:

@@ -278,11 +278,11 @@ class Service:
         self._doors: BrokerDoors | None = None
         if self._member is not None:
             member = self._member
-            self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
+            self.api.brokers_error, self.api.quorum = lambda: member.trouble, member.shown
             return
         if isinstance(self.fleet, TargetCluster):
             fleet = self.fleet
-            self.api.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
+            self.api.brokers_error = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
             return
         assert isinstance(self.fleet, SimulatedBrokers), "there is no other"
         self.fleet.default_endpoints = listening.advertised

@@ -192,7 +192,7 @@ class GatewayService:
             return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
-        gateway.fleet_trouble = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
+        gateway.brokers_error = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
         reached = await cluster.reached()
         handlers = partial(cluster_listener, link=reached.link, clients=RecordClients())
         self._ports.open(gateway, versions_max, handlers)
