@@ -179,7 +179,7 @@ class ControllerApi:
         """Where admin clients of a listener reach a broker of the target cluster through this process; None without
         such ports, and where brokers are no cluster of their own."""
         self.brokers_error: Callable[[], str | None] = lambda: None
-        self.archive_trouble: Callable[[], str | None] = lambda: None
+        self.archive_error: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
         self.quorum: Callable[[], QuorumShape] | None = None
         """The quorum of controllers that this one votes in, as it sees it; None without one."""

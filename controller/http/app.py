@@ -117,7 +117,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     given: dict[str, object] = {
         "gateway": parts.api,
         "why_not": lambda: health.why_not_ready(parts.api),
-        "trouble": parts.api.archive_trouble,
+        "trouble": parts.api.archive_error,
         "queries": parts.query,
         "reading": parts.reading,
         "reader": Reader(parts.api, parts.query, parts.reading),

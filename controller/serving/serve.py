@@ -238,7 +238,7 @@ class Service:
         if archiving is not None:
             self.controller.background(archiving.run())
             self.metrics.watch(archiving.gauges)
-            self.api.archive_trouble = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
+            self.api.archive_error = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))

@@ -161,7 +161,7 @@ class GatewayService:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         gateway.static_configs = settings.static_configs()
-        gateway.archive_trouble = lambda: self._topic_watch.trouble
+        gateway.archive_error = lambda: self._topic_watch.trouble
         self.http = HttpServer(
             gateway,
             GatewayBrokers(self.node),
