@@ -126,7 +126,7 @@ class Brokers(Protocol):
     """Brokers. Everything that it learns of is durable, and what it says at once counts when that is."""
 
     def start(self, controller: CommandSink) -> None:
-        """Register the brokers and begin to report. What the log holds already does not come through `learn`: a
+        """Register the brokers and begin to report. What the log holds already does not come through `on_events`: a
         process that died may have left any of it without a report."""
         ...
 
@@ -135,7 +135,7 @@ class Brokers(Protocol):
         one, so that neither is there without the other."""
         ...
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded]) -> None:
         """Take note of committed events, which come in the order of the log and without gaps."""
         ...
 

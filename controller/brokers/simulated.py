@@ -99,7 +99,7 @@ class SimulatedBrokers:
         commit that they are in."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
-    def learn(self, records: Sequence[catalog.Recorded]) -> None:
+    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
         """Apply committed events, each broker after its delay."""
         if not self._stopped:
             self._applied_by_all(records[-1].offset)

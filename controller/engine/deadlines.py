@@ -46,7 +46,7 @@ class Deadlines:
                 self._note(topic.waiter.deadline_ms, topic.waiter.request_id, topic.name)
         self._set_timer()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded]) -> None:
         """Note the deadlines of topics that were created, but for those that these events complete already."""
         first = self._due[0] if self._due else None
         events = [record.event for record in records]

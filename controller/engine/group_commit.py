@@ -279,7 +279,7 @@ class Controller:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
                     self._storage.show()
-                    self.fleet.learn(records)
+                    self.fleet.on_events(records)
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again, from where the log is
             else:
@@ -319,8 +319,8 @@ class Controller:
 
     def _notify(self, records: list[Recorded]) -> None:
         self.reports.decided(records)
-        self.fleet.learn(records)
-        self._reviews.learn(records)
+        self.fleet.on_events(records)
+        self._reviews.on_events(records)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer everything in flight, and decide nothing until the log can be written again."""

@@ -71,7 +71,7 @@ class Reviews:
         self._configured: dict[TopicName, None] = {}
         """Topics of very many partitions whose configs changed: others may lead, or be eligible."""
 
-    def learn(self, records: Sequence[catalog.Recorded]) -> None:
+    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
         """Sweep if a broker event is among the records."""
         self._learn_of_configs(records)
         if has_real_brokers(self._store().durable_cluster):

@@ -63,7 +63,7 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
     events: list[Event] = [a, b, answered]
     asked_ms, cause = a.deadline_ms - 1_000, Cause("test", a.request_id)
     deadlines = Deadlines(lambda _: None, lambda _: asked_ms, lambda _: None)
-    deadlines.learn([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
+    deadlines.on_events([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
     assert [topic for *_, topic in deadlines._due] == ["b"]
     deadlines.stop()
 

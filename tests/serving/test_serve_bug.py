@@ -15,7 +15,7 @@ from controller.engine import decider
 
 class Planting:
     def configure(self, settings):
-        decide, learn = decider.decide, SimulatedBrokers.learn
+        decide, on_events = decider.decide, SimulatedBrokers.on_events
 
         def broken(state, command):
             assert getattr(command, "topic", "") != "poison", "a planted bug"
@@ -23,9 +23,9 @@ class Planting:
 
         def deaf(fleet, records):
             assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the fleet"
-            learn(fleet, records)
+            on_events(fleet, records)
 
-        decider.decide, SimulatedBrokers.learn = broken, deaf
+        decider.decide, SimulatedBrokers.on_events = broken, deaf
 
     def validate(self, request):
         pass

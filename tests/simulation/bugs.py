@@ -35,6 +35,6 @@ def _nothing(*_: object) -> None:
 BUGS: Final[Bugs] = {
     "clients are answered before the log is synced": [(FaultyLog, "flushed", _answered_before_the_sync)],
     "who waits for a topic is forgotten at a restart": [(Deadlines, "begin", _forget_who_waits)],
-    "placeholders are not filled when a broker comes": [(Reviews, "learn", _nothing)],
+    "placeholders are not filled when a broker comes": [(Reviews, "on_events", _nothing)],
     "time goes back with the clock": [(Stamps, "now_ms", _as_the_clock_says)],
 }

@@ -33,7 +33,7 @@ from events.logs.archive.place import ArchiveError
 from events.names import ShardKey, TopicId, TopicName, shard_key
 
 QUIET_S = 3.0
-"""How long after a change from here a topic is left alone by the watch: brokers learn of it one after another."""
+"""How long after a change from here a topic is left alone by the watch: brokers on_events of it one after another."""
 DELETED_KEPT = 10_000  # bounds memory; far more than are deleted within a look
 RECENT_EVENTS = 10_000
 """How many of the newest events are looked through at a start for changes that nobody reported as done."""
@@ -112,7 +112,7 @@ class TargetCluster:
         """Nothing: brokers that are processes of their own need time."""
         return ()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded]) -> None:
         """Carry committed events out."""
         for record in records:
             if isinstance(record.event, TopicDeleted):

@@ -81,7 +81,7 @@ class KraftBrokers:
         """Nothing: brokers that are processes of their own need time."""
         return ()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded]) -> None:
         """Follow who comes and goes, and how far brokers have to be."""
         end = self.replication.applied
         self.confirmations.note(end, records[-1].offset)
@@ -89,7 +89,7 @@ class KraftBrokers:
             self._follow(record)
             self.unreadable.take(record.event)
         if self.replication.leads and not self._stopped:
-            self._readiness.learn(records, end)
+            self._readiness.on_events(records, end)
 
     def _follow(self, record: Recorded) -> None:
         match record.event:

@@ -73,7 +73,7 @@ class Readiness:
     def _cluster(self) -> Cluster:
         return self._controller.store.durable_cluster
 
-    def learn(self, records: Sequence[Recorded], end: int) -> None:
+    def on_events(self, records: Sequence[Recorded], end: int) -> None:
         """Probe for the topics that were created with these events, after which the metadata log ends at `end`."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:

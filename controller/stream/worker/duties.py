@@ -120,7 +120,7 @@ class PartitionSink:
         while self._decided <= offset:
             await self._step.wait()
 
-    def learn(self) -> None:
+    def on_events(self) -> None:
         """The partition was decided further."""
         self._decided = self._state.fold.next_source
         self._poke()
@@ -172,14 +172,14 @@ class _Duties:
         self.fleet.start(self.sink)
         self.reviews.sweep()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
-        self.sink.learn()
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        self.sink.on_events()
         if self.history is not None:
-            self.history.learn()
+            self.history.on_events()
         if records:
-            self.deadlines.learn(records)
-            self.fleet.learn(records)
-            self.reviews.learn(records)
+            self.deadlines.on_events(records)
+            self.fleet.on_events(records)
+            self.reviews.on_events(records)
 
     async def end(self) -> None:
         if self.history is not None:
@@ -205,9 +205,9 @@ class PartitionDuties:
         """What the brokers of the partition say at once."""
         return self._duties[partition.partition].fleet.at_once(records)
 
-    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         """The partition was decided further."""
-        self._duties[partition.partition].learn(records)
+        self._duties[partition.partition].on_events(records)
 
     async def end(self, partition: int) -> None:
         """Watch over it no longer."""

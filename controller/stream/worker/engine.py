@@ -76,7 +76,7 @@ class Owner(Protocol):
         """What brokers say of events the moment that they are in Kafka: it is decided with them, in one record."""
         ...
 
-    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         """Records of the partition are in Kafka, and committed; there may be none."""
         ...
 
@@ -317,7 +317,7 @@ class Engine:
                 for copy in batch.copies:
                     self._watcher.decided_before(copy)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
-                self._owner.learn(state, batch.records)
+                self._owner.on_events(state, batch.records)
 
     async def _decided(self, state: PartitionState, commands: list[Sourced]) -> PartitionBatch:
         following = state.fold.next_source

@@ -56,7 +56,7 @@ class PartitionBrokers(SimulatedBrokers):
         first, last = records[0].offset, records[-1].offset
         return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded]) -> None:
         """Follow who runs, then apply and report as brokers do."""
         for record in records:
             match record.event:
@@ -70,7 +70,7 @@ class PartitionBrokers(SimulatedBrokers):
                         self.brokers[broker_id].running = False
                 case _:
                     continue
-        super().learn(records)
+        super().on_events(records)
 
     def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
         return self.brokers.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))

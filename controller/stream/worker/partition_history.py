@@ -58,7 +58,7 @@ class PartitionHistory:
         self._snapshots.reached()
         self._beside.begin(self._archiving.run())
 
-    def learn(self) -> None:
+    def on_events(self) -> None:
         """The partition was decided further."""
         self._snapshots.reached()
 

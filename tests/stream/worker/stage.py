@@ -39,7 +39,7 @@ class Nothing:
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         return None
 
     async def end(self, partition: int) -> None:
