@@ -21,11 +21,11 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from controller.brokers.kraft.discovering.agreeing import differs
-from controller.brokers.kraft.discovering.batch import discovering
-from controller.brokers.kraft.discovering.reading import Discovered
-from controller.brokers.kraft.discovering.snapshot import discovered_snapshot, wire_in
-from controller.brokers.kraft.discovering.transactions import Transactions, numbered
+from controller.brokers.kraft.importing.agreeing import differs
+from controller.brokers.kraft.importing.batch import discovering
+from controller.brokers.kraft.importing.reading import Discovered
+from controller.brokers.kraft.importing.snapshot import discovered_snapshot, wire_in
+from controller.brokers.kraft.importing.transactions import Transactions, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import LEADER_CHANGE, RecordBatch, control_type, decode_batches
 from controller.brokers.kraft.log.carried import Carried, carried

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from controller.brokers.kraft.discovering.wire import Wire
+from controller.brokers.kraft.importing.wire import Wire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.carried import carrying

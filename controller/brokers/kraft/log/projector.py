@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.discovering.wire import KnownWire, Wire
+from controller.brokers.kraft.importing.wire import KnownWire, Wire
 from controller.brokers.kraft.log import access_records, projection
 from controller.brokers.kraft.log.acl_ids import AclIds
 from controller.brokers.kraft.log.batches import Pair

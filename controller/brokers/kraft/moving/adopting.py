@@ -16,11 +16,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.brokers.kraft.discovering.reading import Discovered, Reading, together
-from controller.brokers.kraft.discovering.snapshot import difference
-from controller.brokers.kraft.discovering.source import Source
-from controller.brokers.kraft.discovering.wire import KnownWire
 from controller.brokers.kraft.features import unsupported
+from controller.brokers.kraft.importing.reading import Discovered, Reading, together
+from controller.brokers.kraft.importing.snapshot import difference
+from controller.brokers.kraft.importing.source import Source
+from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.acl_ids import acl_keys

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.discovering.batch import discovering
-from controller.brokers.kraft.discovering.reading import Discovered, together
-from controller.brokers.kraft.discovering.wire import KnownWire
+from controller.brokers.kraft.importing.batch import discovering
+from controller.brokers.kraft.importing.reading import Discovered, together
+from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.access_records import acl_record, credential_and_quota_records
 from controller.brokers.kraft.log.image import CannotFold, MetadataImage

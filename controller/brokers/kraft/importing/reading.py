@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.discovering.source import Source
-from controller.brokers.kraft.discovering.wire import Wire
+from controller.brokers.kraft.importing.source import Source
+from controller.brokers.kraft.importing.wire import Wire
 from controller.brokers.kraft.log.image import MetadataImage
 from events import catalog
 from events.access import Acl

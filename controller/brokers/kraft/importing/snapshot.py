@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from controller.brokers.kraft.discovering.access import acl_of
-from controller.brokers.kraft.discovering.cluster_changes import ClusterChanges
-from controller.brokers.kraft.discovering.reading import Discovered, Reading
-from controller.brokers.kraft.discovering.source import source_of
-from controller.brokers.kraft.discovering.topics import (
+from controller.brokers.kraft.importing.access import acl_of
+from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
+from controller.brokers.kraft.importing.reading import Discovered, Reading
+from controller.brokers.kraft.importing.source import source_of
+from controller.brokers.kraft.importing.topics import (
     added,
     configured,
     found,
@@ -22,8 +22,8 @@ from controller.brokers.kraft.discovering.topics import (
     record_of,
     step,
 )
-from controller.brokers.kraft.discovering.unsaid import is_passed_over, record_in_words
-from controller.brokers.kraft.discovering.wire import KnownWire
+from controller.brokers.kraft.importing.unsaid import is_passed_over, record_in_words
+from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projection import TOPICS

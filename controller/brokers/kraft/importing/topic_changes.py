@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from controller.brokers.kraft.discovering.reading import Reading
-from controller.brokers.kraft.discovering.topics import (
+from controller.brokers.kraft.importing.reading import Reading
+from controller.brokers.kraft.importing.topics import (
     added,
     configured,
     found,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
-from controller.brokers.kraft.discovering.source import Source
+from controller.brokers.kraft.importing.source import Source
 from controller.brokers.kraft.log.metadata_records import PartitionRecord
 from controller.brokers.kraft.log.projection import ELR_SINCE, partition_record
 from events import catalog

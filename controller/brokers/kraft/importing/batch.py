@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from controller.brokers.kraft.discovering.cluster_changes import ClusterChanges
-from controller.brokers.kraft.discovering.reading import Discovered, Reading
-from controller.brokers.kraft.discovering.source import source_of
-from controller.brokers.kraft.discovering.topic_changes import NameOf, TopicChanges
-from controller.brokers.kraft.discovering.unsaid import is_passed_over, record_in_words
-from controller.brokers.kraft.discovering.wire import KnownWire
+from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
+from controller.brokers.kraft.importing.reading import Discovered, Reading
+from controller.brokers.kraft.importing.source import source_of
+from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChanges
+from controller.brokers.kraft.importing.unsaid import is_passed_over, record_in_words
+from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import CannotFold
 from controller.brokers.kraft.log.metadata_records import MetadataRecord

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller.brokers.kraft.discovering.access import acl_of, entity_of, login_events, quota_events
-from controller.brokers.kraft.discovering.brokers import MachineEpochs, broker_events
-from controller.brokers.kraft.discovering.reading import Reading
-from controller.brokers.kraft.discovering.wire import KnownWire
 from controller.brokers.kraft.features import unsupported
+from controller.brokers.kraft.importing.access import acl_of, entity_of, login_events, quota_events
+from controller.brokers.kraft.importing.brokers import MachineEpochs, broker_events
+from controller.brokers.kraft.importing.reading import Reading
+from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.access_records import NUMBERS, credential_and_quota_records
 from controller.brokers.kraft.log.metadata_records import MetadataRecord

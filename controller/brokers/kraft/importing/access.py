@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.brokers.kraft.discovering.source import Source
+from controller.brokers.kraft.importing.source import Source
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
