@@ -32,8 +32,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
-from controller.brokers.kraft.moving.adopting import adopted
-from controller.brokers.kraft.moving.kafka_folder import read_folder
+from controller.brokers.kraft.migration.adopting import adopted
+from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered

@@ -27,7 +27,7 @@ from controller.brokers.kraft.log.acl_ids import acl_keys
 from controller.brokers.kraft.log.image import CannotFold, MetadataImage
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataMark
-from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
+from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.machine.state import Cluster
 from events import catalog

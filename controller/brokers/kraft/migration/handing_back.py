@@ -15,7 +15,7 @@ from typing import Final
 
 from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.moving.kafka_folder import read_folder, refuse_if_in_use
+from controller.brokers.kraft.migration.kafka_folder import read_folder, refuse_if_in_use
 from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
 from controller.brokers.kraft.quorum.folder import (
     META_PROPERTIES,
