@@ -15,7 +15,7 @@ from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.kafka.messages import fetch_snapshot as fs
 from events.catalog import HistorySkipped
 from tests.brokers.kraft.desks import Desk, steps, three
-from tests.brokers.kraft.discovering import story
+from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history
 from tests.kafka.server.listener import until
 

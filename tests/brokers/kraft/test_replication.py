@@ -32,7 +32,7 @@ from projections.replay.checks.rows import CAUSES
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, alone, steps, three
-from tests.brokers.kraft.discovering import story
+from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from controller.brokers.kraft.importing.transactions import Transactions, numbered
 from controller.brokers.kraft.log.batches import decode_batches
-from tests.brokers.kraft.discovering.following import Follower
+from tests.brokers.kraft.importing.following import Follower
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lives import Lives
 from tests.machine.audit.real_auditor import RealAuditor

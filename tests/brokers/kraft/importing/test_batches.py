@@ -9,8 +9,8 @@ from controller.brokers.kraft.importing import reading
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import topic_records
 from events.catalog import CreateAnswered, TopicVanished
-from tests.brokers.kraft.discovering.following import LEVEL, Follower
-from tests.brokers.kraft.discovering.kafka_walks import Batch, walk, walks
+from tests.brokers.kraft.importing.following import LEVEL, Follower
+from tests.brokers.kraft.importing.kafka_walks import Batch, walk, walks
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.projections.logs import story

@@ -15,9 +15,9 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
 from events.followed import skipped_to
-from tests.brokers.kraft.discovering.following import Follower
-from tests.brokers.kraft.discovering.kafka_walks import Batch, walks
-from tests.brokers.kraft.discovering.story import ORDERS, batches, change, config, followed, partition
+from tests.brokers.kraft.importing.following import Follower
+from tests.brokers.kraft.importing.kafka_walks import Batch, walks
+from tests.brokers.kraft.importing.story import ORDERS, batches, change, config, followed, partition
 
 
 def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Event]:

@@ -12,7 +12,7 @@ from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged
 from events.followed import skipped_to
 from events.names import Offset, RequestId
-from tests.brokers.kraft.discovering.following import Follower
+from tests.brokers.kraft.importing.following import Follower
 
 ORDERS, PAY, AUDIT = (bytes([n]) * 16 for n in (1, 2, 3))
 DIRECTORY = {broker_id: bytes([100 + broker_id]) * 16 for broker_id in (1, 2, 3)}

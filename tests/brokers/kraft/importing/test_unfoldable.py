@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import TopicConfigsChanged
-from tests.brokers.kraft.discovering.following import Follower
-from tests.brokers.kraft.discovering.story import ENTRY, ORDERS, PAY, batches, change, config, level, partition
+from tests.brokers.kraft.importing.following import Follower
+from tests.brokers.kraft.importing.story import ENTRY, ORDERS, PAY, batches, change, config, level, partition
 
 UNFOLDABLE: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
     "a newer record": (
