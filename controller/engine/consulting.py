@@ -21,7 +21,7 @@ from controller.policy.shown import as_policies_see_it
 
 
 class Clears(Protocol):
-    """A cluster that is asked before a decision; see `controller.brokers.cluster.fleet`."""
+    """A cluster that is asked before a decision; see `controller.brokers.cluster.target_cluster`."""
 
     async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order."""

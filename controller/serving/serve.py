@@ -24,7 +24,7 @@ import structlog
 from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.passing_through import RecordClients
 from controller.apis.tables import cluster_listener
-from controller.brokers.cluster.fleet import RECENT_EVENTS, TargetCluster
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster
 from controller.brokers.kraft.fleet import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedBrokers

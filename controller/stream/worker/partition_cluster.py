@@ -17,8 +17,8 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.clearing import Planned
-from controller.brokers.cluster.fleet import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import ReachedCluster, watch_times

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.brokers.cluster.fleet import TargetCluster, WatchTimes
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.serving import log_lines
