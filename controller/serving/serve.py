@@ -25,7 +25,7 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.passing_through import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster
-from controller.brokers.kraft.fleet import KraftBrokers
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from controller.brokers.kraft.fleet import KraftBrokers
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.http.metrics import Metrics
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.apis import api_versions
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
-from controller.brokers.kraft.fleet import KraftBrokers
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.fleet import KraftBrokers
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, RecordBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
