@@ -9,8 +9,8 @@ import structlog
 
 from controller.access.authorizer import Operation
 from controller.apis.kraft.permissions import needing
+from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.log.batches import METADATA_TOPIC
-from controller.brokers.kraft.missed import EventPages
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi

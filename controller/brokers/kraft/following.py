@@ -21,6 +21,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from controller.brokers.kraft.catch_up import Page
 from controller.brokers.kraft.importing.agreeing import differs
 from controller.brokers.kraft.importing.batch import discovering
 from controller.brokers.kraft.importing.reading import Discovered
@@ -32,7 +33,6 @@ from controller.brokers.kraft.log.carried import Carried, carried
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.missed import Page
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID

@@ -17,11 +17,11 @@ from typing import Final
 
 import structlog
 
+from controller.brokers.kraft.catch_up import EventPages, missed_events
 from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
-from controller.brokers.kraft.missed import EventPages, missed_events
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum

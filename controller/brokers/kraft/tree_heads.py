@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.missed import root_at
+from controller.brokers.kraft.catch_up import root_at
 from controller.brokers.kraft.quorum.node import QuorumNode
 from events.logs.heads import differing
 from events.logs.log import EventLog
