@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.features import Features, unsupported
+from controller.brokers.kraft.features import Features, unsupported_feature
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -357,7 +357,7 @@ class Member:
 
 def _refuse_unsupported(features: Features) -> None:
     """Raise QuorumError where the cluster has a level at which this release could not lead."""
-    why = unsupported(features) if features else None
+    why = unsupported_feature(features) if features else None
     if why is not None:
         raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 

@@ -49,7 +49,7 @@ def priority_of(features: Iterable[SupportedFeatureKey]) -> int | None:
     return next((each.max_version - 1 for each in features if each.name == PRIORITY), None)
 
 
-def unsupported(features: Features) -> str | None:
+def unsupported_feature(features: Features) -> str | None:
     """The first feature with a level that this controller does not work with, and what it works with; None if it works
     with all of them."""
     if (level := dict(features).get(METADATA_VERSION_FEATURE, 0)) < METADATA_VERSION_MIN:

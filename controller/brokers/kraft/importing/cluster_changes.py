@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller.brokers.kraft.features import unsupported
+from controller.brokers.kraft.features import unsupported_feature
 from controller.brokers.kraft.importing.access import acl_of, entity_of, login_events, quota_events
 from controller.brokers.kraft.importing.brokers import MachineEpochs, broker_events
 from controller.brokers.kraft.importing.reading import Reading
@@ -162,7 +162,7 @@ class ClusterChanges:
         features = self._image.features
         if features != self._before.features:
             self._reading.say(catalog.FeaturesChanged(features, self._reading.source.reason))
-        why = unsupported(features)
+        why = unsupported_feature(features)
         if why is not None:
             self._reading.cannot(why)
 

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.brokers.kraft.features import unsupported
+from controller.brokers.kraft.features import unsupported_feature
 from controller.brokers.kraft.importing.reading import Discovered, Reading, together
 from controller.brokers.kraft.importing.snapshot import difference
 from controller.brokers.kraft.importing.source import Source
@@ -145,7 +145,7 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
         raise FolderError(
             f"{folder.path}: the log ends within a transaction of Kafka's controller: start that once, to have it ended"
         )
-    if (why := unsupported(image.features)) is not None:
+    if (why := unsupported_feature(image.features)) is not None:
         raise FolderError(f"{folder.path}: {why}")
     if any(each.broker_id == quorum.node_id for each in image.all(kinds.RegisterBrokerRecord)):
         raise FolderError(
