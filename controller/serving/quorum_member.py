@@ -272,7 +272,7 @@ class Member:
             (
                 "quorum_vetoed",
                 "1 while the metadata log has what this release cannot say as events: this node will not lead.",
-                float(bool(self.replication.following.unfoldable)),
+                float(bool(self.replication.following.unsupported)),
             ),
             (
                 "quorum_full",

@@ -7,7 +7,7 @@ another voter of Topicwright may have the events (`missed`); whatever the snapsh
 discovered as one difference.
 
 Nothing that another controller wrote stops a node: records that no event can say, and events that do not fit, are
-kept and named by `unfoldable`. A node that has met such a thing follows and votes, but must not lead.
+kept and named by `unsupported`. A node that has met such a thing follows and votes, but must not lead.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Following:
         """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
 
     @property
-    def unfoldable(self) -> str:
+    def unsupported(self) -> str:
         """What of the metadata log no event says; empty where all is said."""
-        return self._projector.unfoldable
+        return self._projector.unsupported
 
     async def take(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
@@ -195,9 +195,9 @@ class Following:
         """Bring the state past events that were discovered; with them all below `end` is known."""
         if found is not None:
             self._projector.take_wire(found.wire)
-            if found.unfoldable is not None:
-                logger.error("this release cannot say what was decided: it will not lead", what=found.unfoldable)
-        self._projector.begin_discovered(end, None if found is None else found.unfoldable)
+            if found.unsupported is not None:
+                logger.error("this release cannot say what was decided: it will not lead", what=found.unsupported)
+        self._projector.begin_discovered(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
         return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
 
@@ -250,7 +250,7 @@ class Following:
         ):
             slices.append(each)
             await asyncio.sleep(0)
-        if page is not None and slices[-1].unfoldable is None and sum(len(each.events) for each in slices) == 1:
+        if page is not None and slices[-1].unsupported is None and sum(len(each.events) for each in slices) == 1:
             slices[0] = replace(slices[0], events=())  # nothing is skipped
         taken: list[Recorded] = []
         for number, each in enumerate(slices, 1):

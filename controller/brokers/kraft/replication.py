@@ -107,7 +107,7 @@ class QuorumReplication:
         """Go on from where the event log is, which can be written."""
         self._led_epoch = None
         self.following.reload()
-        if not self.quorum.can_lead and not self.following.unfoldable and not self.heads.is_wrong:
+        if not self.quorum.can_lead and not self.following.unsupported and not self.heads.is_wrong:
             self._node.veto(True)
 
     async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
@@ -181,8 +181,8 @@ class QuorumReplication:
         return None
 
     def _veto(self) -> None:
-        if self.following.unfoldable and self.quorum.can_lead:
-            logger.error("this node follows and votes, but will not lead", why=self.following.unfoldable)
+        if self.following.unsupported and self.quorum.can_lead:
+            logger.error("this node follows and votes, but will not lead", why=self.following.unsupported)
             self._node.veto(False)
 
     def _wish(self, recorder: Recorder) -> None:

@@ -211,7 +211,7 @@ async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_comm
         for again in (False, True):
             if again:
                 desk.load()
-            assert "a record of type 255" in desk.replication.following.unfoldable
+            assert "a record of type 255" in desk.replication.following.unsupported
             assert desk.projector.wire.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
@@ -231,7 +231,7 @@ async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_r
         for again in (False, True):
             if again:
                 desk.load()
-            assert "do not fit" in desk.replication.following.unfoldable
+            assert "do not fit" in desk.replication.following.unsupported
         assert not desk.node.quorum.can_lead
 
 

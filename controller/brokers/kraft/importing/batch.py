@@ -8,7 +8,7 @@ are folded. Steps (brokers, changes of partitions, producer ids, deletions) beco
 several records say together (a topic with its configs and partitions, the configs of a resource, the quotas of an
 entity, access control entries, features) is compared with the state at the end of the batch.
 
-What cannot be said as events never stops it: all else is said, and `unfoldable` names it. Who has met such a thing may
+What cannot be said as events never stops it: all else is said, and `unsupported` names it. Who has met such a thing may
 follow and vote, and must not lead.
 
 What it does not do: it reads no log. Records come decoded, and those of a transaction together (see `transactions`).

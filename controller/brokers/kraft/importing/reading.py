@@ -24,7 +24,7 @@ class Discovered(msgspec.Struct, frozen=True):
 
     events: tuple[catalog.Event, ...]
     wire: Wire
-    unfoldable: str | None
+    unsupported: str | None
     """What this release cannot say as events: a record, or the level of a feature; the events are all else."""
 
 
@@ -60,8 +60,8 @@ class Reading:
         events, self._events = tuple(self._events), []
         wire = Wire(self.broker_epochs, self.acls)
         self.broker_epochs, self.acls = {}, {}
-        unfoldable, self._unfoldable = self._unfoldable, None
-        return Discovered(events, wire, unfoldable)
+        unsupported, self._unfoldable = self._unfoldable, None
+        return Discovered(events, wire, unsupported)
 
 
 def together(slices: Iterable[Discovered]) -> Discovered:
@@ -69,10 +69,10 @@ def together(slices: Iterable[Discovered]) -> Discovered:
     events: list[catalog.Event] = []
     broker_epochs: dict[BrokerId, int | None] = {}
     acls: dict[bytes, Acl | None] = {}
-    unfoldable: str | None = None
+    unsupported: str | None = None
     for each in slices:
         events += each.events
         broker_epochs |= each.wire.broker_epochs
         acls |= each.wire.acls
-        unfoldable = unfoldable or each.unfoldable
-    return Discovered(tuple(events), Wire(broker_epochs, acls), unfoldable)
+        unsupported = unsupported or each.unsupported
+    return Discovered(tuple(events), Wire(broker_epochs, acls), unsupported)

@@ -49,7 +49,7 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     """What a broker has for its epoch on the wire: the offset of its registration."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
-    unfoldable: str = ""
+    unsupported: str = ""
     """What another controller wrote that no event says: who knows less than the metadata log must not lead."""
 
 
@@ -83,21 +83,21 @@ class MetadataProjector:
         """The next events are those of the batch that begins there, which another Topicwright has appended."""
         self._begin(offset)
 
-    def begin_discovered(self, end: int, unfoldable: str | None) -> None:
+    def begin_discovered(self, end: int, unsupported: str | None) -> None:
         """The next events say what another controller has decided; with them all below `end` is in the event log."""
         self._begin(end)
         self._discovered_end = end
-        if unfoldable is not None:
-            self.note_unfoldable(unfoldable)
+        if unsupported is not None:
+            self.note_unfoldable(unsupported)
 
     def note_unfoldable(self, what: str) -> None:
         """Something of the metadata log is not in the events; the first that there is stays."""
-        self._staged = replace(self._staged, unfoldable=self._staged.unfoldable or what)
+        self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
     @property
-    def unfoldable(self) -> str:
+    def unsupported(self) -> str:
         """What of the metadata log is not in the events, as of the last batch; empty where all is."""
-        return self._staged.unfoldable
+        return self._staged.unsupported
 
     @property
     def values(self) -> Sequence[bytes]:

@@ -41,7 +41,7 @@ class Follower:
         self.image = MetadataImage()
         self.log: list[Recorded] = []
         self.offset = 0
-        self.unfoldable: str | None = None
+        self.unsupported: str | None = None
         self.node_id, self.epoch = node_id, epoch
 
     def take(self, *records: MetadataRecord, in_slices: bool = False) -> list[Event]:
@@ -65,7 +65,7 @@ class Follower:
             try:
                 self.image.apply(record)
             except CannotFold:
-                assert self.unfoldable is not None, "what does not fit is named"
+                assert self.unsupported is not None, "what does not fit is named"
         self.offset += len(batch)
         return events
 
@@ -74,7 +74,7 @@ class Follower:
         for event in one.events:
             self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
         self.wire = self.wire.after(one.wire)
-        self.unfoldable = self.unfoldable or one.unfoldable
+        self.unsupported = self.unsupported or one.unsupported
         return list(one.events)
 
     def record(self, record: Recorded) -> None:

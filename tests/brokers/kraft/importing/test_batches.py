@@ -23,7 +23,7 @@ def test_the_state_says_what_the_records_say(batches: tuple[Batch, ...]) -> None
     for records in batches:
         follower.take(*records)
         assert follower.differences() == [], f"after {records}"
-    assert follower.unfoldable is None
+    assert follower.unsupported is None
 
 
 @settings(max_examples=50, deadline=None)

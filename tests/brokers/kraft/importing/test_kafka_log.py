@@ -21,7 +21,7 @@ def test_the_state_says_what_kafka_wrote() -> None:
         counting = transactions.complete(numbered(batch))
         follower.take(*(record for _, record in counting))
         assert follower.differences() == [], f"after the batch at offset {batch.base_offset}"
-    assert (follower.unfoldable, transactions.begun_at) == (None, None)
+    assert (follower.unsupported, transactions.begun_at) == (None, None)
     assert follower.state.cluster.live == (1, 2, 3)
     assert follower.topics()
     assert {each.check for each in audit(follower.log, of=RealAuditor)} == {"settings-first"}, "our own come first"

@@ -46,7 +46,7 @@ def test_a_voter_that_was_away_is_where_one_is_that_was_not(walked: tuple[Batch,
     for records in walked[left + away :]:  # and it follows on
         late.take(*records)
         assert late.differences() == [], f"after {records}"
-    assert late.unfoldable is None
+    assert late.unsupported is None
 
 
 def test_nothing_that_changed_is_nothing_but_that_it_is_not_known() -> None:
@@ -74,7 +74,7 @@ def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes
     one = Follower()
     skipped = HistorySkipped(0, 9, 8, "it was away")
     slices = list(discovered_snapshot(one.state, (), one.wire, read, 1000, skipped))
-    assert any(each.unfoldable for each in slices)
+    assert any(each.unsupported for each in slices)
     assert len([event for each in slices for event in each.events]) > 1
 
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) ->
     follower = followed()
     follower.image.apply(record)
     take_snapshot(follower, follower.image, 200)
-    assert follower.unfoldable == why
+    assert follower.unsupported == why
     assert any(topic.name == "orders" for topic in follower.topics())
 
 
@@ -113,7 +113,7 @@ def test_configs_that_kafka_keeps_of_a_deleted_topic_are_passed_over() -> None:
     follower = followed()
     follower.image.apply(config(2, "nothing", "retention.ms", "1"))
     events = take_snapshot(follower, follower.image, 200)
-    assert ([type(event) for event in events], follower.unfoldable) == ([HistorySkipped], followed().unfoldable)
+    assert ([type(event) for event in events], follower.unsupported) == ([HistorySkipped], followed().unsupported)
 
 
 def test_partitions_that_are_gone_are_said_with_the_whole_topic() -> None:

@@ -63,7 +63,7 @@ def follower() -> Follower:
     one = Follower()
     for batch in batches():
         one.take(*batch)
-    assert one.unfoldable is None
+    assert one.unsupported is None
     assert one.offset == 37
     return one
 
@@ -73,8 +73,8 @@ def test_it_is_named_and_all_else_is_said(name: str) -> None:
     records, why = UNFOLDABLE[name]
     one = follower()
     events = one.take(*records, config(2, "orders", "retention.ms", "5"))
-    assert one.unfoldable is not None
-    assert one.unfoldable.startswith(why)
+    assert one.unsupported is not None
+    assert one.unsupported.startswith(why)
     assert any(isinstance(event, TopicConfigsChanged) for event in events), "what comes with it is said"
     assert one.state.cluster.brokers
 
@@ -82,5 +82,5 @@ def test_it_is_named_and_all_else_is_said(name: str) -> None:
 def test_what_is_named_has_a_bound() -> None:
     one = follower()
     one.take(config(2, "x" * 32_000, "retention.ms", "1"))
-    assert one.unfoldable is not None
-    assert len(one.unfoldable) <= 300
+    assert one.unsupported is not None
+    assert len(one.unsupported) <= 300
