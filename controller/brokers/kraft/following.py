@@ -131,7 +131,7 @@ class Following:
         except Exception as error:  # whatever a leader wrote, this node must start again
             why = f"the events of the batch at offset {batch.base_offset} do not fit: {error}"[:UNFIT_CHARACTERS_MAX]
             logger.error("events of another voter do not fit: its records are taken", why=why)
-            self._projector.note_unfoldable(why)
+            self._projector.note_unsupported(why)
             self._projector.end_discovered()
             return None
         if self._projector.values != [value for _, value in batch.records[1:]]:
@@ -140,7 +140,7 @@ class Following:
             logger.error(
                 "a batch is not what its events mean to this release", metadata=batch.base_offset, why=different
             )
-            self._projector.note_unfoldable(different)
+            self._projector.note_unsupported(different)
         commit = recorder.take_commit()
         self._projector.batches(ours.first, ours.values)
         self.write(commit)

@@ -88,9 +88,9 @@ class MetadataProjector:
         self._begin(end)
         self._discovered_end = end
         if unsupported is not None:
-            self.note_unfoldable(unsupported)
+            self.note_unsupported(unsupported)
 
-    def note_unfoldable(self, what: str) -> None:
+    def note_unsupported(self, what: str) -> None:
         """Something of the metadata log is not in the events; the first that there is stays."""
         self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
