@@ -197,7 +197,7 @@ class Following:
             self._projector.take_wire(found.wire)
             if found.unsupported is not None:
                 logger.error("this release cannot say what was decided: it will not lead", what=found.unsupported)
-        self._projector.begin_discovered(end, None if found is None else found.unsupported)
+        self._projector.begin_imported(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
         return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
 
@@ -262,7 +262,7 @@ class Following:
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
         if not taken:
-            self._projector.begin_discovered(snapshot.end_offset, None)
+            self._projector.begin_imported(snapshot.end_offset, None)
             self._log.note(self._projector.changes())
             self._projector.became_durable()
             self._projector.end_discovered()
@@ -273,7 +273,7 @@ class Following:
     def _take_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
         """Events that another voter has: what they mean for brokers is in the snapshot."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
-        self._projector.begin_discovered(self.applied, None)
+        self._projector.begin_imported(self.applied, None)
         for record, value in zip(records, page.values, strict=True):
             recorder.take(record, value, indexed=record.cause.command != FOLLOW)
         self._commit_discovered(recorder, records)

@@ -83,7 +83,7 @@ class MetadataProjector:
         """The next events are those of the batch that begins there, which another Topicwright has appended."""
         self._begin(offset)
 
-    def begin_discovered(self, end: int, unsupported: str | None) -> None:
+    def begin_imported(self, end: int, unsupported: str | None) -> None:
         """The next events say what another controller has decided; with them all below `end` is in the event log."""
         self._begin(end)
         self._discovered_end = end
