@@ -85,7 +85,7 @@ class Following:
 
     async def take(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
-        where nothing was decided with it. Raises LogError, BrokenBatch, CannotFold."""
+        where nothing was decided with it. Raises LogError, BrokenBatch, RecordMismatch."""
         if self.applied < self._files.start:
             return await self._take_snapshot(recorder)
         batch = self._next(committed)

@@ -162,7 +162,7 @@ class QuorumReplication:
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
         """Take the next of what is committed, as soon as there is any; None when this node `leads`, or `stopping` is
-        set. Raises LogError, BrokenBatch, CannotFold."""
+        set. Raises LogError, BrokenBatch, RecordMismatch."""
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
                 with self._or_let_others_lead():

@@ -26,7 +26,7 @@ from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChange
 from controller.brokers.kraft.importing.unsaid import is_passed_over, record_in_words
 from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import CannotFold
+from controller.brokers.kraft.log.image import RecordMismatch
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.state import State, Topic
 from events.names import RequestId
@@ -66,6 +66,6 @@ def _folding(
                 yield from of_topics.clear_eligible(record)
             elif not (of_topics.take(record) or of_cluster.take(record) or is_passed_over(record)):
                 reading.cannot(f"{record_in_words(record)} at offset {offset}")
-        except CannotFold as error:
+        except RecordMismatch as error:
             reading.cannot(f"{record_in_words(record)} at offset {offset} does not fit: {error}")
         yield

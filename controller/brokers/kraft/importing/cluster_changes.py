@@ -46,7 +46,7 @@ class ClusterChanges:
         self._entries: dict[bytes, None] = {}
 
     def take(self, record: MetadataRecord) -> bool:
-        """One record; whether it is of the cluster. Raises CannotFold."""
+        """One record; whether it is of the cluster. Raises RecordMismatch."""
         match record:
             case kinds.RegisterBrokerRecord() | kinds.BrokerRegistrationChangeRecord() | kinds.UnregisterBrokerRecord():
                 self._take_broker(record, record.broker_id)

@@ -51,7 +51,7 @@ class TopicChanges:
         """Topics of which partitions that were there are given anew, which no step says."""
 
     def take(self, record: MetadataRecord) -> bool:
-        """One record; whether it is of a topic. Raises CannotFold."""
+        """One record; whether it is of a topic. Raises RecordMismatch."""
         match record:
             case kinds.TopicRecord():
                 self._create(record)

@@ -43,7 +43,7 @@ _REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
 """What is removed by a record that has its key fields."""
 
 
-class CannotFold(Exception):
+class RecordMismatch(Exception):
     """A record that does not fit those before it; says which."""
 
 
@@ -81,7 +81,7 @@ class MetadataImage:
         return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
 
     def fold(self, batches: Iterable[RecordBatch], *, keep_misfits: bool = False) -> None:
-        """Take batches, in order. Raises CannotFold and MalformedRecord, unless records that do not fit are kept as
+        """Take batches, in order. Raises RecordMismatch and MalformedRecord, unless records that do not fit are kept as
         `unknown`."""
         for batch in batches:
             if batch.is_control:
@@ -93,7 +93,7 @@ class MetadataImage:
             for _, value in batch.records:
                 try:
                     self.apply(decode_record(value))
-                except (CannotFold, MalformedRecord):
+                except (RecordMismatch, MalformedRecord):
                     if not keep_misfits:
                         raise
                     self.unknown.append(kinds.UnknownRecord(value=value))
@@ -200,7 +200,7 @@ class MetadataImage:
     def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
         topic = self._kept[kinds.TopicRecord].pop((record.topic_id,), None)
         if not isinstance(topic, kinds.TopicRecord):
-            raise CannotFold(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} is of no topic")
         del self.partitions[record.topic_id]
         self._configs.pop((projection.TOPICS, topic.name), None)
 
@@ -217,13 +217,13 @@ class MetadataImage:
         partitions = self._of_topic(record)
         before = partitions.get(record.partition_id)
         if before is None:
-            raise CannotFold(f"{record} is of no partition")
+            raise RecordMismatch(f"{record} is of no partition")
         partitions[record.partition_id] = _merged(before, record)
 
     def _of_topic(self, record: PartitionRecord | kinds.PartitionChangeRecord) -> dict[int, PartitionRecord]:
         partitions = self.partitions.get(record.topic_id)
         if partitions is None:
-            raise CannotFold(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} is of no topic")
         return partitions
 
     def _change_broker(self, record: kinds.BrokerRegistrationChangeRecord) -> None:
@@ -242,7 +242,7 @@ class MetadataImage:
     def _broker(self, record: MetadataRecord, broker_id: int, epoch: int) -> RegisterBrokerRecord:
         known = self._kept[RegisterBrokerRecord].get((broker_id,))
         if not isinstance(known, RegisterBrokerRecord) or known.broker_epoch != epoch:
-            raise CannotFold(f"{record} is of no registered broker")
+            raise RecordMismatch(f"{record} is of no registered broker")
         return known
 
     def _clear_elr(self, record: kinds.ClearElrRecord) -> None:

@@ -24,7 +24,7 @@ from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.acl_ids import acl_keys
-from controller.brokers.kraft.log.image import CannotFold, MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataMark
 from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
@@ -79,7 +79,7 @@ def image_in(folder: KafkaFolder) -> MetadataImage:
             image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
         else:
             image.fold(folder.batches)
-    except (CannotFold, MalformedRecord) as error:
+    except (RecordMismatch, MalformedRecord) as error:
         raise FolderError(f"{folder.path} holds a metadata log that contradicts itself: {error}") from error
     return image
 

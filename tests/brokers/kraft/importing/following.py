@@ -14,7 +14,7 @@ from controller.brokers.kraft.importing.reading import Discovered, together
 from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.access_records import acl_record, credential_and_quota_records
-from controller.brokers.kraft.log.image import CannotFold, MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import config_records, registration_record, topic_records
@@ -64,7 +64,7 @@ class Follower:
         for _, record in batch:
             try:
                 self.image.apply(record)
-            except CannotFold:
+            except RecordMismatch:
                 assert self.unsupported is not None, "what does not fit is named"
         self.offset += len(batch)
         return events
