@@ -37,7 +37,7 @@ class BrokerDoors:
         """The ports of brokers that do not listen, bound so that nobody else takes them: clients are refused."""
         self._turns: dict[BrokerId, asyncio.Task[None]] = {}
         fleet.on_life = self._turn
-        for broker in fleet.brokers.values():
+        for broker in fleet.by_id.values():
             self._reserve(broker.broker_id)
 
     async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:

@@ -46,7 +46,7 @@ async def test_creates_that_waited_for_a_dead_process_end_once() -> None:
     await stage.settle(0.5)
     assert stage.events(CreateAnswered) == [], "nobody was answered"
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[3].delay_ms = 5_000  # type: ignore[index]
+    later.fleet.by_id[3].delay_ms = 5_000  # type: ignore[index]
     await later.start()
     assert later.answers_in_log("past") == [7], "its deadline passed while nobody served"
     await later.settle(30)
@@ -71,7 +71,7 @@ async def test_a_review_that_died_with_its_process_is_made_good() -> None:
     assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
     assert stage.events(LeaderElected) == [], "what follows from it is not"
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[2].running = False  # type: ignore[index]
+    later.fleet.by_id[2].running = False  # type: ignore[index]
     await later.start()
     topic = later.controller.store.durable_named("a")
     assert topic is not None
@@ -152,7 +152,7 @@ async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
     await stage.controller.stop()
     assert reply.cancelled()
     again = Stage(disk=stage.disk, boot_id="s2")
-    again.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    again.fleet.by_id[3].delay_ms = 60_000  # type: ignore[index]
     await again.start()
     await again.controller.stop()
     assert virtual_loop().timers() == [], "the end leaves no deadline behind either"
@@ -168,7 +168,7 @@ async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back(
     await stage.settle()
     await stage.controller.stop()
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    later.fleet.by_id[3].delay_ms = 60_000  # type: ignore[index]
     await later.start()
     later.skew_ms = -3_600_000
     await later.settle(30)

@@ -76,7 +76,7 @@ async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBr
     """A further broker joins, with the next free id."""
     need_cluster(api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
-    if len(fleet.brokers) >= SIMULATED_BROKERS_MAX:
+    if len(fleet.by_id) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
     return _shape(fleet.add(body.rack))
 
@@ -86,7 +86,7 @@ async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, ap
     """A broker dies: it is fenced and its partitions get other leaders."""
     need_cluster(api, request, "Alter")
     fleet.stop_broker(broker_id)
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    return _shape(fleet.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
@@ -94,7 +94,7 @@ async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, a
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
     need_cluster(api, request, "Alter")
     fleet.start_broker(broker_id)
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    return _shape(fleet.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
@@ -106,7 +106,7 @@ async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, a
         fleet.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
         raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    return _shape(fleet.by_id[BrokerId(broker_id)])
 
 
 def _shape(broker: BrokerShown) -> SimulatedBrokerShape:
