@@ -60,7 +60,7 @@ class SimulatedBrokers:
     """
 
     def __init__(self, count: int) -> None:
-        self.brokers = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
+        self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
         self.default_endpoints: tuple[catalog.Endpoint, ...] = (catalog.Endpoint("PLAINTEXT", "localhost", 9092),)
         self._controller: CommandSink
@@ -83,9 +83,9 @@ class SimulatedBrokers:
     def resume(self) -> None:
         """Report everything anew."""
         for broker_id in self._controller.store.durable_cluster.brokers:
-            if broker_id not in self.brokers:
+            if broker_id not in self.by_id:
                 self._fence(broker_id, "not in this fleet")
-        for broker in self.brokers.values():
+        for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:
                 self._join(broker, "started")
@@ -118,9 +118,9 @@ class SimulatedBrokers:
 
     def add(self, rack: str | None = None) -> SimulatedBroker:
         """A further broker joins; its id is the next free one."""
-        broker_id = BrokerId(max([0, *self.brokers, *self._controller.store.durable_cluster.brokers]) + 1)
+        broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
-        self.brokers[broker_id] = broker
+        self.by_id[broker_id] = broker
         self._lives(broker)
         self._join(broker, "joined")
         self._applied_by((broker,), self._controller.last_offset)
@@ -149,9 +149,9 @@ class SimulatedBrokers:
         self._broker(broker_id).delay_ms = delay_ms
 
     def _broker(self, broker_id: int) -> SimulatedBroker:
-        broker = self.brokers.get(BrokerId(broker_id))
+        broker = self.by_id.get(BrokerId(broker_id))
         if broker is None:
-            raise UnknownBroker(broker_id, sorted(self.brokers))
+            raise UnknownBroker(broker_id, sorted(self.by_id))
         return broker
 
     # --- inside
@@ -182,12 +182,12 @@ class SimulatedBrokers:
     def _applied_by_all(self, offset: Offset) -> None:
         """Every running broker has the log up to `offset` now, and applies it after its delay."""
         self._applied_by(self._prompt(), offset)
-        for broker in self.brokers.values():
+        for broker in self.by_id.values():
             if broker.running and broker.delay_ms > 0:
                 self._later(broker, offset)
 
     def _prompt(self) -> list[SimulatedBroker]:
-        return [broker for broker in self.brokers.values() if broker.running and broker.delay_ms == 0]
+        return [broker for broker in self.by_id.values() if broker.running and broker.delay_ms == 0]
 
     def _later(self, broker: SimulatedBroker, offset: Offset) -> None:
         timer: asyncio.TimerHandle

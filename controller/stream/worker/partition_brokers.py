@@ -40,7 +40,7 @@ class PartitionBrokers(SimulatedBrokers):
         halfway = self._registered_last()
         for broker_id, registered in known.items():
             self._played(broker_id, registered.rack).running = not registered.fenced
-        for broker_id, broker in self.brokers.items():
+        for broker_id, broker in self.by_id.items():
             broker.confirmed = Offset(-1)
             if broker_id not in known or broker_id in halfway:
                 broker.running = False
@@ -62,18 +62,18 @@ class PartitionBrokers(SimulatedBrokers):
             match record.event:
                 case BrokerRegistered(broker_id=broker_id, rack=rack):
                     self._played(broker_id, rack).running = False
-                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.brokers:
-                    self.brokers[broker_id].running = True
-                    self.brokers[broker_id].confirmed = Offset(-1)
+                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.by_id:
+                    self.by_id[broker_id].running = True
+                    self.by_id[broker_id].confirmed = Offset(-1)
                 case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
-                    if broker_id in self.brokers:
-                        self.brokers[broker_id].running = False
+                    if broker_id in self.by_id:
+                        self.by_id[broker_id].running = False
                 case _:
                     continue
         super().on_events(records)
 
     def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
-        return self.brokers.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
+        return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
 
     def _registered_last(self) -> set[BrokerId]:
         """The brokers that registered and were not heard of again: their owner died before they were live.
