@@ -36,7 +36,7 @@ class GatewayBrokers:
         self._changed: dict[BrokerId, BrokerShown] = {}
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerShown]:
+    def by_id(self) -> Mapping[BrokerId, BrokerShown]:
         """Those that were changed here."""
         return self._changed
 
