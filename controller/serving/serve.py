@@ -1,4 +1,4 @@
-"""`topicwright serve`: one process with an event log, a fleet of brokers, Kafka's wire and HTTP.
+"""`topicwright serve`: one process with an event log, brokers, Kafka's wire and HTTP.
 
 Puts the parts together and ends them in order: stop accepting, answer what is decided, flush, close.
 """
