@@ -41,7 +41,7 @@ class ReachedCluster(msgspec.Struct, frozen=True):
         settings: ServeSettings,
         log: FilteringBoundLogger,
     ) -> TargetCluster:
-        """The cluster as a fleet."""
+        """The cluster as brokers."""
         return TargetCluster(self.link, history, watch_times(settings), log, recent=recent)
 
 

@@ -1,4 +1,4 @@
-"""Real brokers as a fleet: they follow the metadata log, send heartbeats, and take over what it says.
+"""Real brokers as brokers: they follow the metadata log, send heartbeats, and take over what it says.
 
 The controller opens no connections to lead brokers; they come to it. Their requests are answered by the handlers in
 `controller.apis.kraft`, with the parts that are here: the metadata log, which is the quorum's, who is a member, and how
