@@ -42,7 +42,7 @@ class BrokerShown(Protocol):
 
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Brokers that can be controlled: a fleet in the process, or a gateway's remote control of the workers' fleet.
+    """Brokers that can be controlled: those of this process, or a gateway's remote control of the workers' fleet.
 
     All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
     """
