@@ -23,7 +23,7 @@ MakeServer = Callable[[str, int], KafkaServer]
 
 
 class BrokerDoors:
-    """The listeners of a simulated fleet's brokers; the fleet calls it when a broker starts or stops."""
+    """The listeners of simulated brokers; `SimulatedBrokers` calls it when a broker starts or stops."""
 
     def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedBrokers, make_server: MakeServer) -> None:
         self._host = host
