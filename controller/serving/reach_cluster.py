@@ -23,7 +23,7 @@ from events.catalog import Configs, Recorded
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
 CARRIES_OUT = ("cluster.carries.out", "true")
-"""Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the fleet."""
+"""Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the brokers."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 NOT_OURS = ("bootstrap.servers", "client.id")
 
