@@ -105,7 +105,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
 
 
 def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
-    """The settings that decisions depend on, with the one that the fleet brings."""
+    """The settings that decisions depend on, with the one that comes with the target cluster."""
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 
