@@ -1,4 +1,4 @@
-"""What a broker, or who else comes, must hold for what only the fleet answers: Kafka's rules (ControllerApis).
+"""What a broker, or who else comes, must hold for what only registered brokers may ask: Kafka's rules (ControllerApis).
 
 The metadata log has SCRAM credentials, so who may not act as a broker may not read it.
 """
