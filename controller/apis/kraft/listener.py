@@ -40,7 +40,7 @@ def kraft_listener(
     versions_max: Mapping[str, int],
     leads: Callable[[], bool],
 ) -> dict[int, ApiHandler]:
-    """The table of a listener for real brokers; `of_brokers` are the handlers that the fleet brings, `of_quorum` those
+    """The table of a listener for real brokers; `of_brokers` are the handlers of the brokers' own APIs, `of_quorum` those
     that are answered whoever leads.
 
     ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
