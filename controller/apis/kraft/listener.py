@@ -43,7 +43,7 @@ def kraft_listener(
     """The table of a listener for real brokers; `of_brokers` are the handlers of the brokers' own APIs, `of_quorum` those
     that are answered whoever leads.
 
-    ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
+    ApiVersions is to be added by `with_api_versions`, with the features that the brokers have.
     """
     handlers: dict[int, Handler] = {
         **administration(api, WAIT_MS_MAX, WITH_CONFIGS),
