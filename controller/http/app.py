@@ -112,7 +112,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
-    """The application, under the names that it goes by. Brokers can be added and stopped only where the fleet is a
+    """The application, under the names that it goes by. Brokers can be added and stopped only where they are a
     simulated one."""
     given: dict[str, object] = {
         "gateway": parts.api,
