@@ -1,4 +1,4 @@
-"""Configs of brokers on a simulated fleet: shown as Kafka shows them, changed where Kafka lets them, and counted."""
+"""Configs of brokers of simulated brokers: shown as Kafka shows them, changed where Kafka lets them, and counted."""
 
 from __future__ import annotations
 
