@@ -74,7 +74,7 @@ async def rig(
         await asyncio.sleep(0)  # whoever waits for a disk lets others go on
 
     simulated = SimulatedBrokers(brokers)
-    fleet.default_endpoints = (endpoint,)
+    simulated.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
     controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
     api = ControllerApi(
