@@ -76,7 +76,7 @@ async def rig(
     simulated = SimulatedBrokers(brokers)
     simulated.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
-    controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
+    controller = Controller(log, simulated, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
     api = ControllerApi(
         controller, node_id=0, advertised=endpoint, authorizer=authorizer, broker_listeners=broker_listeners
     )
