@@ -83,7 +83,7 @@ async def rig(
     await controller.start(tuple(sorted((settings or {}).items())), "1.0")
     await controller.decided()
     try:
-        yield Rig(log, controller, api, fleet)
+        yield Rig(log, controller, api, simulated)
     finally:
         await controller.stop()
         log.close()
