@@ -61,7 +61,7 @@ NOT_FOR_CLIENTS: Final = frozenset(
 """The APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and who votes."""
 
 
-def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
+def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
     """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
     those that the cluster has."""
     cluster = TopicStore(log).durable_cluster

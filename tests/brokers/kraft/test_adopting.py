@@ -42,7 +42,7 @@ from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, Quorum, State
 from controller.serving.quorum_member import Member
-from controller.serving.real_brokers import kraft_fleet
+from controller.serving.real_brokers import kraft_brokers
 from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
@@ -393,7 +393,7 @@ async def _fleet_of(data: Path, log: RocksDbLog) -> None:
 
     try:
         member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), flush)
-        kraft_fleet(log, member, settings, None)
+        kraft_brokers(log, member, settings, None)
     finally:
         await member.stop()
 
