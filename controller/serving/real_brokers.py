@@ -89,7 +89,7 @@ def _refuse_if_handed_back(quorum: Quorum | None) -> None:
         )
 
 
-def refuse_other_fleets(log: EventLog) -> None:
+def refuse_other_brokers(log: EventLog) -> None:
     """Raise SettingsError for a log that real brokers follow: of what other brokers do, they would never learn."""
     if TopicStore(log).durable_cluster.quorum is not None:
         raise SettingsError("the data folder is that of real brokers: serve it with --brokers kraft, or choose another")

@@ -43,7 +43,7 @@ from controller.serving.history.log_heads import build_tree, head_signer, sign_h
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
-from controller.serving.real_brokers import kraft_brokers, real_broker_listener, refuse_other_fleets
+from controller.serving.real_brokers import kraft_brokers, real_broker_listener, refuse_other_brokers
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
@@ -247,7 +247,7 @@ class Service:
         options = self.options
         if self._member is not None:
             return kraft_brokers(self.log, self._member, options.settings, options.metadata_version)
-        refuse_other_fleets(self.log)
+        refuse_other_brokers(self.log)
         if self._cluster is None:
             return SimulatedBrokers(options.simulated_brokers)
         return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
