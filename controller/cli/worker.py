@@ -82,22 +82,22 @@ def _driver(name: str) -> MakeDriver:
     return FaustDriver
 
 
-class _Fleet(NamedTuple):
+class _Brokers(NamedTuple):
     """Simulated brokers, or the addresses of a cluster, empty for that of --bootstrap."""
 
     simulated: MakeBrokers | None = None
     cluster: str = ""
 
 
-def _fleet(text: str) -> _Fleet:
+def _fleet(text: str) -> _Brokers:
     count = starting.simulated_brokers(text)
     if count is not None:
         from controller.stream.worker.partition_brokers import PartitionBrokers
 
-        return _Fleet(simulated=lambda partition: PartitionBrokers(count, partition))
+        return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")
     if kind == "cluster":
-        return _Fleet(cluster=starting.bootstrap(rest) if colon else "")
+        return _Brokers(cluster=starting.bootstrap(rest) if colon else "")
     from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 
     raise argparse.ArgumentTypeError(
