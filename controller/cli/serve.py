@@ -40,7 +40,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--brokers",
-        type=_fleet,
+        type=_brokers,
         default="simulated:3",
         metavar="FLEET",
         help="who carries decisions out: simulated:N, kraft for real brokers, or cluster:HOST:PORT[,…] for a Kafka "
@@ -55,7 +55,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
 
 
-def _fleet(text: str) -> int | str:
+def _brokers(text: str) -> int | str:
     """So many simulated brokers, `kraft`, or the bootstrap addresses of a cluster."""
     kind, _, rest = text.partition(":")
     count = simulated_brokers(text)

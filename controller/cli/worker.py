@@ -34,7 +34,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--brokers",
-        type=_fleet,
+        type=_brokers,
         default="cluster",
         metavar="FLEET",
         help="who carries decisions out: cluster (that of --bootstrap), cluster:HOST:PORT[,…] or simulated:N; "
@@ -89,7 +89,7 @@ class _Brokers(NamedTuple):
     cluster: str = ""
 
 
-def _fleet(text: str) -> _Brokers:
+def _brokers(text: str) -> _Brokers:
     count = starting.simulated_brokers(text)
     if count is not None:
         from controller.stream.worker.partition_brokers import PartitionBrokers
