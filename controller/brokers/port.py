@@ -83,7 +83,7 @@ class Replication(Protocol):
 
 
 class CommandSink(Protocol):
-    """What a fleet reports to: the controller."""
+    """What a brokers reports to: the controller."""
 
     @property
     def store(self) -> TopicStore: ...

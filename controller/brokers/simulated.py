@@ -53,7 +53,7 @@ class SimulatedBroker:
 
 
 class SimulatedBrokers:
-    """A fleet of simulated brokers, ids 1 to N, in three racks in turn.
+    """A brokers of simulated brokers, ids 1 to N, in three racks in turn.
 
     `endpoints` has the address at which clients find a broker, `default_endpoints` those of all the others: the
     controller's own, one a listener. Without any they have no address.
@@ -84,7 +84,7 @@ class SimulatedBrokers:
         """Report everything anew."""
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
-                self._fence(broker_id, "not in this fleet")
+                self._fence(broker_id, "not in this brokers")
         for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:

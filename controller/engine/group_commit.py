@@ -1,7 +1,7 @@
 """The machine in one process: group commit over an event log.
 
 Flow of a command: inbox -> decide and apply, in order, with what brokers say at once -> one atomic write of events
-and state -> fsync in a thread (`flushing`) -> answers, fleet, log lines. Commands that arrive during an fsync form the
+and state -> fsync in a thread (`flushing`) -> answers, brokers, log lines. Commands that arrive during an fsync form the
 next commit, so the more load, the more commands share one.
 
 Constraints:
@@ -73,7 +73,7 @@ class Controller:
     def __init__(
         self,
         log: EventLog,
-        fleet: Brokers,
+        brokers: Brokers,
         *,
         boot_id: str,
         clock_ms: Callable[[], int],
@@ -90,7 +90,7 @@ class Controller:
     ) -> None:
         """`flush_alone` is for a command that waits alone; `clock_s` measures commits, None: the loop's own clock."""
         self.cluster_id = log.cluster_id
-        self.fleet = fleet
+        self.brokers = brokers
         self.reports = reports
         self.replies = Replies()
         self.failed = asyncio.Event()
@@ -127,7 +127,7 @@ class Controller:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
             self._take_up()
-        self.fleet.start(self)
+        self.brokers.start(self)
         self._reviews.sweep()
 
     def _take_up(self) -> None:
@@ -150,7 +150,7 @@ class Controller:
     async def stop(self) -> None:
         """Decide and answer what has been taken, then end. Creates that still wait stay in the log for the next
         start."""
-        await self.fleet.stop()
+        await self.brokers.stop()
         self._reviews.stop()
         self.refusals.stop()
         self._inbox.close()
@@ -177,7 +177,7 @@ class Controller:
         self._inbox.drop_all()
         self.replies.fail_all(code, message)
 
-    # --- the port of the gateways and of the fleet
+    # --- the port of the gateways and of the brokers
 
     @property
     def store(self) -> TopicStore:
@@ -279,13 +279,13 @@ class Controller:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
                     self._storage.show()
-                    self.fleet.on_events(records)
+                    self.brokers.on_events(records)
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again, from where the log is
             else:
                 if self._storage.leads:
                     self._take_up()
-                    self.fleet.resume()
+                    self.brokers.resume()
                     self._reviews.sweep()
                     await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
             if self._inbox.closed.is_set() and not self._storage.leads:
@@ -297,7 +297,7 @@ class Controller:
         if decided.left:
             self._inbox.put_back(decided.left)
         if decided.records:
-            self._decider.add(self._storage.recorder, self.fleet.at_once(decided.records), decided)
+            self._decider.add(self._storage.recorder, self.brokers.at_once(decided.records), decided)
             started_s = self._clock_s()
             try:
                 await self._storage.write(len(commands) == 1 and self._inbox.straight < STRAIGHT_MAX)
@@ -319,7 +319,7 @@ class Controller:
 
     def _notify(self, records: list[Recorded]) -> None:
         self.reports.decided(records)
-        self.fleet.on_events(records)
+        self.brokers.on_events(records)
         self._reviews.on_events(records)
 
     async def _storage_failed(self, error: LogError) -> None:
@@ -332,7 +332,7 @@ class Controller:
         self.reports.storage_recovered(self._storage.log.next_offset)
         if self._storage.leads:
             self._take_up()  # the settings, too: what was to record them may be what could not be written
-        self.fleet.resume()
+        self.brokers.resume()
         if survivors:
             self._notify(survivors)
         self._reviews.sweep()

@@ -102,7 +102,7 @@ class Parts(msgspec.Struct, frozen=True):
     """What the handlers work with."""
 
     api: ControllerApi
-    fleet: Brokers | BrokerControl | None
+    brokers: Brokers | BrokerControl | None
     query: Questions
     metrics: Metrics
     reading: Reading
@@ -128,9 +128,9 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
         "sign": parts.sign,
     }
     handlers = [*_WRITES, *_READS, *_LOG_HEADS]
-    if isinstance(parts.fleet, BrokerControl):
+    if isinstance(parts.brokers, BrokerControl):
         handlers += _SIMULATED
-        given["fleet"] = parts.fleet
+        given["brokers"] = parts.brokers
     description = "Create topics, and see why every topic is as it is, at any moment of the past."
     api = _litestar(handlers, given, "Topicwright", release, description)
     pages = pages_app(given, BODY_BYTES_MAX)

@@ -47,7 +47,7 @@ class HttpServer:
     def __init__(
         self,
         api: ControllerApi,
-        fleet: Brokers | BrokerControl | None,
+        brokers: Brokers | BrokerControl | None,
         query: Questions,
         metrics: Metrics,
         *,
@@ -65,7 +65,7 @@ class HttpServer:
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
-        self._parts = Parts(api, fleet, query, metrics, self._reading, self._stopping, followers, sign)
+        self._parts = Parts(api, brokers, query, metrics, self._reading, self._stopping, followers, sign)
         self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(api))
         metrics.watch(lambda: head_gauges(query))

@@ -25,10 +25,10 @@ MakeServer = Callable[[str, int], KafkaServer]
 class BrokerDoors:
     """The listeners of simulated brokers; `SimulatedBrokers` calls it when a broker starts or stops."""
 
-    def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedBrokers, make_server: MakeServer) -> None:
+    def __init__(self, host: str, advertised: Endpoint, brokers: SimulatedBrokers, make_server: MakeServer) -> None:
         self._host = host
         self._advertised = advertised
-        self._fleet = fleet
+        self._fleet = brokers
         self._make_server = make_server
         self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
@@ -36,8 +36,8 @@ class BrokerDoors:
         self._kept: dict[BrokerId, socket.socket] = {}
         """The ports of brokers that do not listen, bound so that nobody else takes them: clients are refused."""
         self._turns: dict[BrokerId, asyncio.Task[None]] = {}
-        fleet.on_life = self._turn
-        for broker in fleet.by_id.values():
+        brokers.on_life = self._turn
+        for broker in brokers.by_id.values():
             self._reserve(broker.broker_id)
 
     async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:

@@ -34,7 +34,7 @@ class ReachedCluster(msgspec.Struct, frozen=True):
     link: ClusterLink
     cluster_id: str
 
-    def fleet(
+    def brokers(
         self,
         history: History,
         recent: Callable[[], Iterable[Recorded]],

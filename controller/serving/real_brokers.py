@@ -1,4 +1,4 @@
-"""The fleet and the controller listener of `serve --brokers kraft`."""
+"""The brokers and the controller listener of `serve --brokers kraft`."""
 
 from __future__ import annotations
 
@@ -100,33 +100,33 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(
-    fleet: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
     `priority` is what this voter shows of how much it wants to lead."""
     by_broker = partial(needing, api, "ClusterAction")
-    members, node = fleet.membership, fleet.node
+    members, node = brokers.membership, brokers.node
     unregister = UnregisterControllerHandler(
-        node, fleet.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+        node, brokers.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
     )
     of_brokers: dict[int, Handler] = {
         ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(api, members), BrokerRegistrationResponse),
         ApiKey.BROKER_HEARTBEAT: by_broker(
-            BrokerHeartbeatHandler(api, members, fleet.confirmations), BrokerHeartbeatResponse
+            BrokerHeartbeatHandler(api, members, brokers.confirmations), BrokerHeartbeatResponse
         ),
         ApiKey.UNREGISTER_BROKER: needing(api, "Alter", UnregisterBrokerHandler(api), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, fleet.replication.registered),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, brokers.replication.registered),
         ApiKey.CONTROLLER_REGISTRATION: by_broker(
-            ControllerRegistrationHandler(node, fleet.replication.registered), ControllerRegistrationResponse
+            ControllerRegistrationHandler(node, brokers.replication.registered), ControllerRegistrationResponse
         ),
         ApiKey.UNREGISTER_CONTROLLER: needing(api, "Alter", unregister, UnregisterControllerResponse),
     }
     of_quorum: dict[int, Handler] = {
-        **quorum_handlers(api, node, fleet.replication, time.monotonic),
+        **quorum_handlers(api, node, brokers.replication, time.monotonic),
         ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
     }
-    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
+    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: brokers.replication.leads)
     if api.advertised.name != of_brokers_name:
         table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
     features = supported_features(priority)
-    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(fleet))
+    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(brokers))

@@ -144,17 +144,17 @@ class Service:
             await self._ports.start()
         if member is not None:
             member.open(self.log, self._entrance.advertised, self._flusher.flush)
-        self.fleet = self._make_brokers()
+        self.brokers = self._make_brokers()
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=os.urandom(16).hex(),
             clock_ms=process.wall_ms,
             flush=self._flusher.flush,
             flush_alone=self._flusher.flush_alone,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
-            cluster=self.fleet if isinstance(self.fleet, TargetCluster) else None,
+            cluster=self.brokers if isinstance(self.brokers, TargetCluster) else None,
             partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             projector=EVENTS_ALONE if member is None else member.projector,
@@ -165,12 +165,12 @@ class Service:
         self._make_api()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
-        if isinstance(self.fleet, KraftBrokers):
-            await self._take_part(self.fleet)
+        if isinstance(self.brokers, KraftBrokers):
+            await self._take_part(self.brokers)
         else:
             self._entrance.draw_login_secret(self.controller)
-            if isinstance(self.fleet, TargetCluster):
-                await self.fleet.looked()
+            if isinstance(self.brokers, TargetCluster):
+                await self.brokers.looked()
             await self.controller.decided()
             await self._open_doors()
             await self._start_http()
@@ -184,20 +184,20 @@ class Service:
         joined = None if self._member is None else await self._member.find()
         return joined or self.options.settings.cluster_id
 
-    async def _take_part(self, fleet: KraftBrokers) -> None:
+    async def _take_part(self, brokers: KraftBrokers) -> None:
         """Lead brokers, or follow who does."""
         member, controller = self._member, self.controller
-        assert member is not None, "a fleet of real brokers is led with a vote"
+        assert member is not None, "a brokers of real brokers is led with a vote"
 
         def take_up() -> None:
             self._entrance.draw_login_secret(controller)
             member.register()
 
-        fleet.on_lead = take_up
+        brokers.on_lead = take_up
         self.metrics.watch(member.gauges)
-        self.metrics.watch(fleet.gauges)
+        self.metrics.watch(brokers.gauges)
         listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
-        handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
+        handlers = partial(real_broker_listener, brokers, name, priority=settings.quorum_priority)
         listening.open(self.api, dict(settings.api_versions_max), handlers)
         member.start(controller.background)
         try:
@@ -221,7 +221,7 @@ class Service:
         self.api.policies = () if self._policies is None else self._policies.in_force
         self.http = (await asyncio.to_thread(_http_server))(
             self.api,
-            self.fleet,
+            self.brokers,
             Questions([self._query]),
             self.metrics,
             tls=self._entrance.http_tls,
@@ -250,7 +250,7 @@ class Service:
         refuse_other_brokers(self.log)
         if self._cluster is None:
             return SimulatedBrokers(options.simulated_brokers)
-        return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
+        return self._cluster.brokers(self._history, self._recent, options.settings, self._log)
 
     def _history(self, shard: ShardKey) -> Iterator[Recorded]:
         return (decode_event(offset, self.log.read_one(offset)) for offset in self.log.shard_offsets(shard))
@@ -280,15 +280,15 @@ class Service:
             member = self._member
             self.api.brokers_error, self.api.quorum = lambda: member.trouble, member.shown
             return
-        if isinstance(self.fleet, TargetCluster):
-            fleet = self.fleet
-            self.api.brokers_error = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
+        if isinstance(self.brokers, TargetCluster):
+            brokers = self.brokers
+            self.api.brokers_error = lambda: brokers.trouble and f"the cluster cannot be reached: {brokers.trouble}"
             return
-        assert isinstance(self.fleet, SimulatedBrokers), "there is no other"
-        self.fleet.default_endpoints = listening.advertised
+        assert isinstance(self.brokers, SimulatedBrokers), "there is no other"
+        self.brokers.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])
-            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.fleet, make_server)
+            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.brokers, make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""

@@ -35,11 +35,11 @@ class Unheard:
 class Rig:
     """One controller and its listeners."""
 
-    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, fleet: SimulatedBrokers) -> None:
+    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, brokers: SimulatedBrokers) -> None:
         self.log = log
         self.controller = controller
         self.api = api
-        self.fleet = fleet
+        self.brokers = brokers
         self.listener: HandlerTable = controller_listener(api, {})
         self.broker: HandlerTable = broker_listener(api, {}, 1)
 

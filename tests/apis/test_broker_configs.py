@@ -325,11 +325,11 @@ async def test_an_unclean_election_that_all_brokers_allow_is_held_at_once() -> N
     async with rig(brokers=2) as a:
         assert (await created(a, "t", factor=2)).error_code == 0
         for broker in (1, 2):
-            a.fleet.stop_broker(broker)
+            a.brokers.stop_broker(broker)
             await reviewed(a)
         first = a.api.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
         assert first.leader == -1
-        a.fleet.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
+        a.brokers.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
         await reviewed(a)
         assert await altered(a, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
         await reviewed(a)

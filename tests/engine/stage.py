@@ -69,7 +69,7 @@ class Heard:
 
 
 class Stage:
-    """One controller and its fleet. A stage on the `disk` of another is the process after it."""
+    """One controller and its brokers. A stage on the `disk` of another is the process after it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Stage:
         self.disk = disk or Disk(random.Random(0))
         self.disk.sync_s = (0.0, 0.0)
         self.log = FaultyLog(self.disk)
-        self.fleet = SimulatedBrokers(brokers)
+        self.brokers = SimulatedBrokers(brokers)
         self.heard = Heard()
         self.skew_ms = 0
         self.syncs = 0
@@ -91,7 +91,7 @@ class Stage:
         self.held.set()
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=boot_id,
             clock_ms=self._clock_ms,
             flush=self._flush,

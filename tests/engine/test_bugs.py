@@ -31,9 +31,9 @@ async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
     stage = await Stage().start()
 
     def on_events(_: object) -> None:
-        raise KeyError("the fleet's")
+        raise KeyError("the brokers's")
 
-    stage.fleet.on_events = on_events  # type: ignore[method-assign,assignment]
+    stage.brokers.on_events = on_events  # type: ignore[method-assign,assignment]
     stage.create("a")
     await asyncio.wait_for(stage.controller.failed.wait(), 5)
     assert isinstance(stage.controller.failure, KeyError)

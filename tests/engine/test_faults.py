@@ -109,7 +109,7 @@ def test_what_was_applied_of_a_command_that_fails_is_taken_back(after: int, monk
     @on_virtual_time
     async def story() -> None:
         stage = await Stage().start()
-        stage.fleet.set_delay(1, 500)
+        stage.brokers.set_delay(1, 500)
         bad = poison_create(stage)
         together = [stage.create("good"), stage.controller.submit([bad]), stage.create("behind")]
         assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [0]]
@@ -185,9 +185,9 @@ def test_a_command_that_fails_at_every_try_keeps_nobody_busy(kind: type[Any], mo
         stage = await Stage().start()
         for number in range(3):
             stage.create(f"t{number}", timeout_ms=1000, denied=29 * (number == 2))
-        stage.fleet.stop_broker(2)
+        stage.brokers.stop_broker(2)
         await stage.settle(5)
-        stage.fleet.start_broker(2)
+        stage.brokers.start_broker(2)
         await stage.settle(5)
         tried, commits = len(stage.heard.failed), len(stage.heard.commits)
         await stage.settle(600)
@@ -210,7 +210,7 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
         real = machine._DECIDERS[commands.ReviewTopics]
         planted = raises_on(lambda review: "t5" in review.topics, real)
         patch.setitem(machine._DECIDERS, commands.ReviewTopics, planted)
-        stage.fleet.stop_broker(2)
+        stage.brokers.stop_broker(2)
         await stage.settle(5)
         topics = [topic for topic in map(stage.controller.store.durable_named, names) if topic is not None]
         led_by_2 = {topic.name for topic in topics for one in topic.partitions if one.leader == 2}

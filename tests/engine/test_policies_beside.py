@@ -106,7 +106,7 @@ async def test_what_changed_while_policies_judged_is_checked_again() -> None:
     assert codes(await two) == [36], "both were allowed, and the second came second"
     waits = stage.create("wide", replication_factor=3)
     await stage.settle(0.5)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     assert codes(await waits) == [38], "a broker was lost meanwhile"
 
 
@@ -129,7 +129,7 @@ async def test_a_deadline_passes_while_policies_judge() -> None:
 @on_virtual_time
 async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
     stage = await Stage(policies=slow(0.4)).start()
-    stage.fleet.set_delay(1, 60_000)
+    stage.brokers.set_delay(1, 60_000)
     reply = stage.create("late", timeout_ms=1_000)
     await stage.settle(0.5)
     [requested] = stage.events(CreateRequested)
@@ -143,7 +143,7 @@ async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
 @on_virtual_time
 async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout() -> None:
     stage = await Stage(policies=slow(0)).start()
-    stage.fleet.set_delay(1, 60_000)
+    stage.brokers.set_delay(1, 60_000)
     stage.held.clear()
     earlier, late = stage.delete("gone"), stage.create("late", timeout_ms=100)
     await stage.settle(0.2)

@@ -42,7 +42,7 @@ def unsettled(stage: Stage) -> list[str]:
 async def test_a_sweep_reaches_every_topic_in_slices() -> None:
     stage = await with_topics(1_000)
     stage.heard.commits.clear()
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(5)
     assert unsettled(stage) == []
     assert len({event.topic for event in stage.events(LeaderElected)}) == 1_000
@@ -55,7 +55,7 @@ async def test_a_sweep_reaches_every_topic_in_slices() -> None:
 async def test_others_get_in_between_the_slices() -> None:
     stage = await with_topics(2_000)
     stage.disk.sync_s = (0.01, 0.01)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(0.03)
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -71,11 +71,11 @@ async def test_others_get_in_between_the_slices() -> None:
 async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
     stage = await with_topics(1_500)
     stage.disk.sync_s = (0.01, 0.01)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(0.04)
-    stage.fleet.stop_broker(2)
+    stage.brokers.stop_broker(2)
     await stage.settle(0.03)
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle(20)
     topics = stage.controller.store.durable_slice(None, 1 << 30)
     assert all(set(p.replicas) & {1, 3} == set(p.isr) for t in topics for p in t.partitions if set(p.isr) != {2})
@@ -88,8 +88,8 @@ async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> Non
     await stage.start()
     names = [f"t{number}" for number in range(450)]
     assert set(codes(await stage.create(*names, num_partitions=2, replication_factor=3))) == {0}
-    stage.fleet.add()
-    stage.fleet.add()
+    stage.brokers.add()
+    stage.brokers.add()
     await stage.settle(10)
     for topic in stage.controller.store.durable_slice(None, 1000):
         for partition in topic.partitions:
@@ -109,14 +109,14 @@ async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monk
         return read(store, *of)
 
     monkeypatch.setattr(TopicStore, "durable_slice", walked)
-    stage.fleet.add()
+    stage.brokers.add()
     await stage.settle(5)
     assert walks == [], "all topics lack nothing"
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(5)
     assert walks, "a broker that goes concerns all"
     walks.clear()
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle(5)
     assert walks == []
     topics = stage.controller.store.durable_from(None)
@@ -126,11 +126,11 @@ async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monk
 @on_virtual_time
 async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 60_000)
+    stage.brokers.set_delay(3, 60_000)
     reply = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
     await stage.settle()
     assert not reply.done()
-    stage.fleet.stop_broker(3)
+    stage.brokers.stop_broker(3)
     assert codes(await reply) == [0]
 
 
@@ -158,9 +158,9 @@ async def with_one_of(partitions: int) -> Stage:
 async def test_a_topic_of_very_many_partitions_is_reviewed_in_spans() -> None:
     stage = await with_one_of(20_000)
     stage.heard.commits.clear()
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(5)
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle(5)
     assert unsettled(stage) == []
     topic = stage.controller.store.durable_named("t00000")
@@ -174,7 +174,7 @@ async def test_a_topic_of_very_many_partitions_is_reviewed_in_spans() -> None:
 async def test_others_get_in_between_the_spans_of_a_topic() -> None:
     stage = await with_one_of(30_000)
     stage.disk.sync_s = (0.01, 0.01)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(0.03)
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -211,9 +211,9 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(leadership, "changed", copied)
     monkeypatch.setattr(stored_topics, "encode_topic", written)
     monkeypatch.setattr(stage.controller, "observe", observed)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(5)
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle(5)
     monkeypatch.undo()
     assert unsettled(stage) == []
@@ -233,9 +233,9 @@ async def test_work_grows_as_the_partitions_of_a_topic_do(monkeypatch: pytest.Mo
 async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_spans() -> None:
     stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=2)
     for broker_id in (1, 2, 3):
-        stage.fleet.stop_broker(broker_id)
+        stage.brokers.stop_broker(broker_id)
         await stage.settle(2)
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle(2)
     assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
     stage.heard.commits.clear()
@@ -273,7 +273,7 @@ def without_leader(stage: Stage) -> int:
 async def test_a_sweep_ends_with_the_controller() -> None:
     stage = await with_topics(600)
     stage.disk.sync_s = (0.1, 0.1)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(0.3)
     await asyncio.wait_for(stage.controller.stop(), 2)
     assert unsettled(stage), "it was not done"

@@ -77,13 +77,13 @@ class Service:
     ) -> None:
         self.log = log
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
-        self.fleet = SimulatedBrokers(3)
+        self.brokers = SimulatedBrokers(3)
         self.metrics = Metrics()
         self.lines = Lines()
         self.judge = judge
         self.controller = Controller(
             log,
-            self.fleet,
+            self.brokers,
             boot_id="boot",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=lambda: asyncio.to_thread(log.flush),
@@ -100,7 +100,7 @@ class Service:
 
     def another_http(self) -> HttpServer:
         """One more HTTP side of the same controller, not started."""
-        return HttpServer(self.api, self.fleet, self.query, self.metrics, logins=self._logins)
+        return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
 
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""

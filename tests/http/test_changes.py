@@ -79,9 +79,9 @@ async def test_changes_are_made_once() -> None:
 
 async def test_what_was_answered_before_it_was_complete_is_answered_so_again() -> None:
     async with service() as one:
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         late = await _post(one, "k", 202, name="t", timeout_ms=20)
-        one.fleet.set_delay(3, 0)
+        one.brokers.set_delay(3, 0)
         assert await _post(one, "k", 202, name="t") == late
 
 
@@ -96,13 +96,13 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
         judge.may_answer.set()
         made = await first
         assert await _post(one, "k", 201, name="pay.t") == made
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         waiting = asyncio.create_task(_post(one, "left", 503, name="pay.u"))
         await one.until(lambda: one.api.topic("pay.u") is not None)
         await one.http.stop()
         await waiting
     async with service(log, settings=POLICY, judge=judge) as one:
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         await _post(one, "left", 201, name="pay.u")
 
 

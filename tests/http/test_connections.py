@@ -105,7 +105,7 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
 async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
     counts = ConnectionCounts(total_max=3)
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         assert all(counts.admit("kafka") for _ in range(3))
         idle = [await to.send() for _ in range(2 * connections.FILES_MORE)]
@@ -276,7 +276,7 @@ class Counted(Counter[str]):
 async def test_an_address_has_only_so_many_connections() -> None:
     counts = Counted()
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         held = [await to.send() for _ in range(2)]
         await one.until(lambda: counts["127.0.0.1"] == 2)
@@ -298,7 +298,7 @@ async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypa
     counts = Counted()
     async with service() as one:
         monkeypatch.setattr(Counted, "MAX", 100)
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, tls=tls, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, tls=tls, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         silent = [await to.send() for _ in range(10)]
         async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=60) as client:

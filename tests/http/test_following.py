@@ -88,7 +88,7 @@ async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: py
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
         reach = Reach(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, reach=reach)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
         base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
         listening = other._parts.followers
         for number in (1, 2):

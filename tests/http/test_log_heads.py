@@ -126,7 +126,7 @@ async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) ->
     signer = HeadSigner.read(key_files(tmp_path)[0])
     async with service() as one:
         await one.create("t")
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, sign=signer.signed)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, sign=signer.signed)
         port = await other.start("127.0.0.1", 0)
         head = head_in((await one.client.get(f"http://127.0.0.1:{port}/log/head")).json())
         assert head.is_signed_by(signer.public_key)

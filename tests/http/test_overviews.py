@@ -92,7 +92,7 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
         then = await one.get(f"/v1/summary?at={before}")
         assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
-        one.fleet.set_delay(1, 60_000)
+        one.brokers.set_delay(1, 60_000)
         slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
         await one.until(lambda: (topic := one.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
@@ -172,7 +172,7 @@ async def test_topics_of_a_kind() -> None:
     async with service() as one:
         for name in ("pay.a", "pay.b", "log.a"):
             await one.create(name)
-        one.fleet.set_delay(1, 60_000)
+        one.brokers.set_delay(1, 60_000)
         await one.create("pay.slow", 202, timeout_ms=1)
         expected = {
             "": ["log.a", "pay.a", "pay.b", "pay.slow"],

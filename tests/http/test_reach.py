@@ -57,7 +57,7 @@ async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_
 async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too() -> None:
     async with service() as one:
         reach = Reach(frozenset({"kafka.example"}))
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, reach=reach)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
         port = await other.start("127.0.0.1", 0)
         for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
             answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
@@ -116,7 +116,7 @@ async def test_what_a_client_says_of_its_address_counts_for_a_trusted_proxy_only
     async with service(authorizer=hosts) as one:
         assert await _seen(one, hosts, "", headers=said) == {"127.0.0.1"}
         reach = Reach(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, reach=reach)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
         base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
         assert await _seen(one, hosts, base, headers=said) == {"198.51.100.7"}
         await other.stop()

@@ -78,11 +78,11 @@ class Day:
 
     def __init__(self, log: RocksDbLog) -> None:
         self.log = log
-        self.fleet = SimulatedBrokers(3)
+        self.brokers = SimulatedBrokers(3)
         self._now_ms = BORN_MS
         self.controller = Controller(
             log,
-            self.fleet,
+            self.brokers,
             boot_id="day",
             clock_ms=self._clock_ms,
             flush=lambda: asyncio.to_thread(log.flush),
@@ -169,18 +169,18 @@ async def live_a_day(day: Day) -> None:
     await day.create("team.auto", num_partitions=1, replication_factor=1, api="Metadata", timeout_ms=1)
     await day.change(commands.CreatePartitions, "pay.orders", count=5)
     await day.change(commands.CreatePartitions, "pay.orders", count=2)
-    day.fleet.stop_broker(3)
+    day.brokers.stop_broker(3)
     await day.live(1, 2)
     await day.create("late.one", num_partitions=2, principal="User:bob")
     await day.change(commands.AlterTopicConfigs, "late.one", ops=(catalog.ConfigOp("retention.ms", 0, "5000"),))
-    day.fleet.start_broker(3)
+    day.brokers.start_broker(3)
     await day.live(1, 2, 3)
     await day.change(commands.DeleteTopic, "pay.refunds")
     await day.change(commands.DeleteTopic, "pay.nothing")
     await day.create("pay_refunds.2", num_partitions=1)
-    day.fleet.set_delay(2, 40)
+    day.brokers.set_delay(2, 40)
     await day.create("slow.one", num_partitions=1, timeout_ms=10)
-    day.fleet.set_delay(2, 0)
+    day.brokers.set_delay(2, 0)
     await day.complete("slow.one")
     await _changes_of_access(day)
     await _changes_of_brokers(day)
@@ -217,9 +217,9 @@ def signed_head(log: EventLog) -> dict[str, Any]:
 
 
 async def _changes_of_brokers(day: Day) -> None:
-    day.fleet.add()
+    day.brokers.add()
     await day.live(1, 2, 3, 4)
-    day.fleet.stop_broker(4)
+    day.brokers.stop_broker(4)
     await day.live(1, 2, 3)
     day.observe(commands.UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
     pairs = tuple(sorted({**SETTINGS, "num.partitions": "4"}.items()))

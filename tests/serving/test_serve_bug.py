@@ -21,9 +21,9 @@ class Planting:
             assert getattr(command, "topic", "") != "poison", "a planted bug"
             return decide(state, command)
 
-        def deaf(fleet, records):
-            assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the fleet"
-            on_events(fleet, records)
+        def deaf(brokers, records):
+            assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the brokers"
+            on_events(brokers, records)
 
         decider.decide, SimulatedBrokers.on_events = broken, deaf
 
@@ -49,7 +49,7 @@ def test_a_bug_on_a_request_fails_it_and_one_elsewhere_ends_the_process(tmp_path
             assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "nobody is left waiting"
         assert server.process.wait(120) == FAILED
         assert "controller failed" in server.process.output
-        assert "a bug in the fleet" in server.process.output
+        assert "a bug in the brokers" in server.process.output
     with serving(tmp_path) as server:
         assert {"good", "next", "waits", "last"} == server.topics().keys()
         assert server.process.stop() == 0

@@ -103,7 +103,7 @@ def check_nobody_waits(world: World) -> None:
 def check_replicas(world: World) -> None:
     """The brokers that run are live, and every replica that could be is in sync."""
     cluster = world.process.controller.store.durable_cluster
-    running = [broker.broker_id for broker in world.process.fleet.by_id.values() if broker.running]
+    running = [broker.broker_id for broker in world.process.brokers.by_id.values() if broker.running]
     assert cluster.live == tuple(sorted(running)), f"brokers {running} run, {cluster.live} are live"
     for topic in topics_of(fold(world.records(), State(DictTopics()))):
         for index, partition in enumerate(topic.partitions):

@@ -95,20 +95,20 @@ class Serving:
 
 
 class Process(Serving):
-    """One process: a controller with its gateway and fleet on the disk."""
+    """One process: a controller with its gateway and brokers on the disk."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
         self.world = world
         self.log = FaultyLog(world.disk)
-        self.fleet = SimulatedBrokers(world.brokers)
-        for broker_id, broker in self.fleet.by_id.items():
+        self.brokers = SimulatedBrokers(world.brokers)
+        for broker_id, broker in self.brokers.by_id.items():
             broker.running = broker_id not in world.down
             broker.delay_ms = world.delays_ms.get(broker_id, 0)
         self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=f"p{number}",
             clock_ms=world.clock_ms,
             flush=self.log.flushed,
@@ -168,7 +168,7 @@ class World:
         """Start a process on the disk. The brokers are as the one before it left them."""
         self._processes += 1
         if self._processes > 1:
-            brokers = self.process.fleet.by_id
+            brokers = self.process.brokers.by_id
             self.brokers = max(self.brokers, len(brokers))
             self.down = {broker_id for broker_id, broker in brokers.items() if not broker.running}
             self.delays_ms = {broker_id: broker.delay_ms for broker_id, broker in brokers.items()}

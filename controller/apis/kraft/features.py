@@ -36,12 +36,12 @@ def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
     return api_versions.supported_features(ranges)
 
 
-def finalized_features(fleet: KraftBrokers) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
+def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
     """The features in force, and the offset of the metadata log as of which they are."""
-    levels = dict(fleet.membership.cluster.features)
-    if fleet.node.quorum.kraft_version:
-        levels[KRAFT_VERSION] = fleet.node.quorum.kraft_version
-    return fleet.replication.applied - 1, api_versions.finalized_keys(levels.items())
+    levels = dict(brokers.membership.cluster.features)
+    if brokers.node.quorum.kraft_version:
+        levels[KRAFT_VERSION] = brokers.node.quorum.kraft_version
+    return brokers.replication.applied - 1, api_versions.finalized_keys(levels.items())
 
 
 class UpdateFeaturesHandler:

@@ -1,6 +1,6 @@
 """What a controller of real brokers speaks for clients, directly or in the envelopes of brokers.
 
-The APIs that only brokers use for themselves (registration, heartbeats, …) come from the fleet and are added to these;
+The APIs that only brokers use for themselves (registration, heartbeats, …) come from the brokers and are added to these;
 so are the quorum's own, which alone are answered by who does not lead.
 """
 

@@ -305,7 +305,7 @@ def _address(text: str) -> Address:
 
 
 def _silent_logger() -> logging.Logger:
-    """librdkafka logs each lost connection; the fleet logs trouble once, in its own words."""
+    """librdkafka logs each lost connection; the brokers logs trouble once, in its own words."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False

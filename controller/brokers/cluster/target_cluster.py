@@ -1,4 +1,4 @@
-"""An existing Kafka cluster as the fleet: its own controller carries decisions out, its brokers lead and follow.
+"""An existing Kafka cluster as the brokers: its own controller carries decisions out, its brokers lead and follow.
 
 Three tasks work beside the controller: the watch looks at the cluster again and again, the carrier does what was
 committed, and new topics are watched closely until every live broker knows them. All that they find out comes back as

@@ -44,7 +44,7 @@ Owns = Callable[[TopicName], bool]
 
 
 class Around(Protocol):
-    """What the fleet knows beside the store."""
+    """What the brokers knows beside the store."""
 
     deleted: dict[TopicId, None]
     """Ids of topics that were deleted from here: a broker may show them a little longer."""

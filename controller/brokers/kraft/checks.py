@@ -28,7 +28,7 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 class Checks:
-    """The checks of one fleet."""
+    """The checks of one brokers."""
 
     def __init__(
         self,

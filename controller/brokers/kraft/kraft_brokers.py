@@ -2,7 +2,7 @@
 
 The controller opens no connections to lead brokers; they come to it. Their requests are answered by the handlers in
 `controller.apis.kraft`, with the parts that are here: the metadata log, which is the quorum's, who is a member, and how
-far each broker is. The fleet puts the parts together, and passes on what became durable.
+far each broker is. The brokers puts the parts together, and passes on what became durable.
 """
 
 from __future__ import annotations

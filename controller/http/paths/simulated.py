@@ -42,7 +42,7 @@ class BrokerShown(Protocol):
 
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Brokers that can be controlled: those of this process, or a gateway's remote control of the workers' fleet.
+    """Brokers that can be controlled: those of this process, or a gateway's remote control of the workers' brokers.
 
     All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
     """
@@ -72,41 +72,47 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Brokers, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
+async def add(brokers: _Brokers, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
     """A further broker joins, with the next free id."""
     need_cluster(api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
-    if len(fleet.by_id) >= SIMULATED_BROKERS_MAX:
+    if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
-    return _shape(fleet.add(body.rack))
+    return _shape(brokers.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Brokers, api: _Gateway) -> SimulatedBrokerShape:
+async def stop(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+) -> SimulatedBrokerShape:
     """A broker dies: it is fenced and its partitions get other leaders."""
     need_cluster(api, request, "Alter")
-    fleet.stop_broker(broker_id)
-    return _shape(fleet.by_id[BrokerId(broker_id)])
+    brokers.stop_broker(broker_id)
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Brokers, api: _Gateway) -> SimulatedBrokerShape:
+async def start(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+) -> SimulatedBrokerShape:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
     need_cluster(api, request, "Alter")
-    fleet.start_broker(broker_id)
-    return _shape(fleet.by_id[BrokerId(broker_id)])
+    brokers.start_broker(broker_id)
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Brokers, api: _Gateway) -> SimulatedBrokerShape:
+async def delay(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
     need_cluster(api, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
-        fleet.set_delay(broker_id, body.delay_ms)
+        brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
         raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _shape(fleet.by_id[BrokerId(broker_id)])
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 def _shape(broker: BrokerShown) -> SimulatedBrokerShape:

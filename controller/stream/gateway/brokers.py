@@ -1,6 +1,6 @@
 """Simulated brokers of the workers, as a gateway's HTTP moves them: by commands to every partition.
 
-The workers' fleet takes a broker's end and start from the log like everybody else. A delay is nothing that a command
+The workers' brokers takes a broker's end and start from the log like everybody else. A delay is nothing that a command
 says, so a gateway cannot set one.
 """
 

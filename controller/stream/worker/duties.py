@@ -161,7 +161,7 @@ class _Duties:
         self.sink = PartitionSink(around, partition)
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
         self.reviews = self.sink.reviews
-        self.fleet = around.make_brokers(partition)
+        self.brokers = around.make_brokers(partition)
         self.history = None if around.history is None else around.history(partition)
         if self.history is not None:
             self.history.begin()
@@ -169,7 +169,7 @@ class _Duties:
             part = Query(partition.log, lambda: partition.store, partition.partition)
             self.sink.background(sign_heads(self.sink, part, around.signer, around.signing_interval_s))
         self.deadlines.begin(partition.state.waiting)
-        self.fleet.start(self.sink)
+        self.brokers.start(self.sink)
         self.reviews.sweep()
 
     def on_events(self, records: Sequence[Recorded]) -> None:
@@ -178,7 +178,7 @@ class _Duties:
             self.history.on_events()
         if records:
             self.deadlines.on_events(records)
-            self.fleet.on_events(records)
+            self.brokers.on_events(records)
             self.reviews.on_events(records)
 
     async def end(self) -> None:
@@ -186,7 +186,7 @@ class _Duties:
             await self.history.end()
         self.deadlines.stop()
         self.reviews.stop()
-        await self.fleet.stop()
+        await self.brokers.stop()
         await self.sink.stop()
 
 
@@ -203,7 +203,7 @@ class PartitionDuties:
 
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """What the brokers of the partition say at once."""
-        return self._duties[partition.partition].fleet.at_once(records)
+        return self._duties[partition.partition].brokers.at_once(records)
 
     def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         """The partition was decided further."""
@@ -218,14 +218,14 @@ class PartitionDuties:
     def cluster_of(self, partition: int) -> Clears | None:
         """The cluster that has a say in decisions of a partition, None where there is none."""
         duties = self._duties.get(partition)
-        fleet = duties.fleet if duties is not None else None
-        return fleet if isinstance(fleet, PartitionCluster) else None
+        brokers = duties.brokers if duties is not None else None
+        return brokers if isinstance(brokers, PartitionCluster) else None
 
     @property
     def trouble(self) -> str | None:
         """Why what is decided cannot be carried out now; None when it can, or is not by a cluster."""
-        fleets = [duties.fleet for duties in self._duties.values()]
-        troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
+        fleets = [duties.brokers for duties in self._duties.values()]
+        troubles = [brokers.trouble for brokers in fleets if isinstance(brokers, PartitionCluster) and brokers.trouble]
         return troubles[0] if troubles else None
 
     @property

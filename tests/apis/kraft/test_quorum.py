@@ -54,11 +54,11 @@ OF_WHOEVER = {
 
 
 def test_who_does_not_lead_says_so() -> None:
-    fleet, api = (
+    brokers, api = (
         Mock(replication=SimpleNamespace(leads=False, registered=None)),
         Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
     )
-    table = real_broker_listener(fleet, "C", api, {})
+    table = real_broker_listener(brokers, "C", api, {})
     said = set[int]()
     for key, handler in table.items():
         response: Any = APIS[key].response
@@ -79,8 +79,8 @@ def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
     async def request(request: Any) -> str:
         return f"of {request}"
 
-    fleet = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
-    table = real_broker_listener(fleet, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
+    brokers = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
+    table = real_broker_listener(brokers, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
     assert asyncio.run(_answer(answer)) == "of it"
 
@@ -90,11 +90,11 @@ def test_a_registered_broker_does_not_become_a_voter(node_id: int, cluster_id: s
     async def request(request: Any) -> AddRaftVoterResponse:
         return AddRaftVoterResponse()
 
-    fleet = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
+    brokers = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
     api = Mock(
         advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
     )
-    handler = real_broker_listener(fleet, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
+    handler = real_broker_listener(brokers, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
     wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code

@@ -1,4 +1,4 @@
-"""One cluster of three brokers for all tests of the fleet: topics have names of their own, and what a test does to
+"""One cluster of three brokers for all tests of the brokers: topics have names of their own, and what a test does to
 brokers it undoes."""
 
 from __future__ import annotations

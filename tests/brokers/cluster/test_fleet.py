@@ -1,4 +1,4 @@
-"""A real Kafka cluster as the fleet: topics made, changed and deleted through Topicwright, and behind its back.
+"""A real Kafka cluster as the brokers: topics made, changed and deleted through Topicwright, and behind its back.
 
 Each test serves from a data folder of its own.
 """

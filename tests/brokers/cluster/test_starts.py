@@ -47,13 +47,13 @@ async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.Monk
     missing: Any = None
     deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
     recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
-    fleet = TargetCluster(
+    brokers = TargetCluster(
         missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
     )
-    fleet.start(_Sink())  # type: ignore[arg-type]
-    await asyncio.wait_for(fleet.looked(), 10)
+    brokers.start(_Sink())  # type: ignore[arg-type]
+    await asyncio.wait_for(brokers.looked(), 10)
     assert went == ["t", "t", "t"]
-    await fleet.stop()
+    await brokers.stop()
 
 
 def test_a_start_without_the_cluster_says_why(

@@ -73,7 +73,7 @@ async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
             await one.create(LONG, num_partitions=1)
         for name in HOSTILE if hostile else ():
             await one.client.post("/topics", json={"name": name}, headers={"user-agent": CLIENT})
-        one.fleet.stop_broker(2)
+        one.brokers.stop_broker(2)
         await one.live(1, 3)
         yield one
 

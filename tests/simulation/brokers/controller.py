@@ -94,12 +94,12 @@ class ControllerProcess(Serving):
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
         self.node.on_role = self.replication.note_role
-        self.fleet = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
+        self.brokers = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
-        self.fleet.on_lead = lambda: self._register(encode_record(registration))
+        self.brokers.on_lead = lambda: self._register(encode_record(registration))
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=f"p{self.number}",
             clock_ms=world.clock_ms,
             flush=self.log.flushed,
@@ -122,7 +122,7 @@ class ControllerProcess(Serving):
         """Follow what there is, then lead."""
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
-            self.number, CONTROLLER_LISTENER, real_broker_listener(self.fleet, CONTROLLER_LISTENER, self.api, {})
+            self.number, CONTROLLER_LISTENER, real_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
         )
 
     async def _start(self) -> None:
