@@ -224,8 +224,8 @@ class PartitionDuties:
     @property
     def trouble(self) -> str | None:
         """Why what is decided cannot be carried out now; None when it can, or is not by a cluster."""
-        fleets = [duties.brokers for duties in self._duties.values()]
-        troubles = [brokers.trouble for brokers in fleets if isinstance(brokers, PartitionCluster) and brokers.trouble]
+        brokers = [duties.brokers for duties in self._duties.values()]
+        troubles = [brokers.trouble for brokers in brokers if isinstance(brokers, PartitionCluster) and brokers.trouble]
         return troubles[0] if troubles else None
 
     @property
