@@ -122,7 +122,7 @@ async def test_a_page_that_nobody_should_have_is_not_given(tmp_path: Path) -> No
 
         async def code(cluster: str, position: int, below: int) -> int:
             part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=position)
-            topic = fs.RequestTopicSnapshot(name=missed.EVENTS_TOPIC, partitions=(part,))
+            topic = fs.RequestTopicSnapshot(name=catch_up.EVENTS_TOPIC, partitions=(part,))
             request = fs.FetchSnapshotRequest(cluster_id=cluster, topics=(topic,))
             assert missed.EventPages.takes(request)
             response = await leader.replication.pages.respond(request, end)
