@@ -92,7 +92,7 @@ async def test_what_was_missed_is_copied_from_who_has_it(
             monkeypatch.setattr(missed, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
         elif given == "a lie":
             values = [value for _, value in leader.log.read()][: known + 3]
-            monkeypatch.setattr(missed.EventPages, "_end_below", lambda *_: len(values))
+            monkeypatch.setattr(catch_up.EventPages, "_end_below", lambda *_: len(values))
         log = away.seat.log
         assert log is not None
         await until(lambda: log.start > 0 and away.node.quorum.high_watermark >= leader.replication.applied)
@@ -124,7 +124,7 @@ async def test_a_page_that_nobody_should_have_is_not_given(tmp_path: Path) -> No
             part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=position)
             topic = fs.RequestTopicSnapshot(name=catch_up.EVENTS_TOPIC, partitions=(part,))
             request = fs.FetchSnapshotRequest(cluster_id=cluster, topics=(topic,))
-            assert missed.EventPages.takes(request)
+            assert catch_up.EventPages.takes(request)
             response = await leader.replication.pages.respond(request, end)
             return response.error_code or response.topics[0].partitions[0].error_code
 
