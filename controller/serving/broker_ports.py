@@ -43,7 +43,7 @@ class BrokerDoors:
     async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
         """Let clients in: the brokers are registered."""
         self._api, self._versions_max = api, versions_max
-        for broker in self._fleet.brokers.values():
+        for broker in self._fleet.by_id.values():
             self._turn(broker)
         await asyncio.gather(*self._turns.values())
 
