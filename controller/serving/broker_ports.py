@@ -28,7 +28,7 @@ class BrokerDoors:
     def __init__(self, host: str, advertised: Endpoint, brokers: SimulatedBrokers, make_server: MakeServer) -> None:
         self._host = host
         self._advertised = advertised
-        self._fleet = brokers
+        self._brokers = brokers
         self._make_server = make_server
         self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
@@ -43,7 +43,7 @@ class BrokerDoors:
     async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
         """Let clients in: the brokers are registered."""
         self._api, self._versions_max = api, versions_max
-        for broker in self._fleet.by_id.values():
+        for broker in self._brokers.by_id.values():
             self._turn(broker)
         await asyncio.gather(*self._turns.values())
 
@@ -54,7 +54,7 @@ class BrokerDoors:
 
     async def stop(self, deadline_s: float) -> None:
         """Close every listener; answers in flight may take until the deadline."""
-        self._fleet.on_life = None
+        self._brokers.on_life = None
         await asyncio.gather(*self._turns.values())
         servers, self._servers = list(self._servers.values()), {}
         await asyncio.gather(*(server.stop(deadline_s) for server in servers))
@@ -63,7 +63,7 @@ class BrokerDoors:
 
     def _turn(self, broker: SimulatedBroker) -> None:
         """A broker has started or stopped: follow it, one turn after another."""
-        if broker.broker_id not in self._fleet.endpoints:
+        if broker.broker_id not in self._brokers.endpoints:
             self._reserve(broker.broker_id)
         if self._api is not None:
             before = self._turns.get(broker.broker_id)
@@ -72,7 +72,7 @@ class BrokerDoors:
     def _reserve(self, broker_id: BrokerId) -> None:
         """Take a free port for a broker, before it registers."""
         port = self._keep(broker_id, 0)
-        self._fleet.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
+        self._brokers.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
 
     def _keep(self, broker_id: BrokerId, port: int) -> int:
         kept = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
