@@ -1,8 +1,8 @@
 """The machine in one process: group commit over an event log.
 
 Flow of a command: inbox -> decide and apply, in order, with what brokers say at once -> one atomic write of events
-and state -> fsync in a thread (`flushing`) -> answers, brokers, log lines. Commands that arrive during an fsync form the
-next commit, so the more load, the more commands share one.
+and state -> fsync in a thread (`flushing`) -> answers, brokers, log lines. Commands that arrive during an fsync form
+the next commit, so the more load, the more commands share one.
 
 Constraints:
 - nobody is answered, and no reader sees anything, before it is durable;

@@ -1,6 +1,6 @@
 """What a controller of real brokers speaks for clients, directly or in the envelopes of brokers.
 
-The APIs that only brokers use for themselves (registration, heartbeats, …) come from the brokers and are added to these;
+The APIs that only brokers use for themselves (registration, heartbeats, …) are added to these;
 so are the quorum's own, which alone are answered by who does not lead.
 """
 
@@ -40,7 +40,7 @@ def kraft_listener(
     versions_max: Mapping[str, int],
     leads: Callable[[], bool],
 ) -> dict[int, ApiHandler]:
-    """The table of a listener for real brokers; `of_brokers` are the handlers of the brokers' own APIs, `of_quorum` those
+    """The table of a listener for real brokers; `of_brokers` are the handlers of APIs for brokers alone, `of_quorum` those
     that are answered whoever leads.
 
     ApiVersions is to be added by `with_api_versions`, with the features that the brokers have.

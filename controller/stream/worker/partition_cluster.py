@@ -79,7 +79,7 @@ def clear_within_s(commands: Iterable[TopicCommand]) -> float:
 def partition_clusters(
     cluster: ReachedCluster, topics: Topics, settings: ServeSettings
 ) -> Callable[[PartitionState], PartitionCluster]:
-    """A cluster as the brokers of each partition. Where it is the one that holds the log, the log's topics are hidden."""
+    """A cluster as the brokers of each partition. Where it is the one that holds the log, its topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
     times, log = watch_times(settings), structlog.get_logger("topicwright")

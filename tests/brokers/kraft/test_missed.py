@@ -62,7 +62,7 @@ async def decided_by_kafka(desk: Desk, number: int) -> None:
 async def test_what_was_missed_is_copied_from_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, others_last: bool
 ) -> None:
-    monkeypatch.setattr(missed, "PAGE_EVENTS", 3)
+    monkeypatch.setattr(catch_up, "PAGE_EVENTS", 3)
     async with three(tmp_path) as (leader, (away, other)):
         await leader.commit(COMMANDS[:3])
         known = leader.log.next_offset
@@ -89,7 +89,7 @@ async def test_what_was_missed_is_copied_from_who_has_it(
 
         monkeypatch.setattr(away.node, "of_topicwright", of_topicwright)
         if given == "another history":
-            monkeypatch.setattr(missed, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
+            monkeypatch.setattr(catch_up, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
         elif given == "a lie":
             values = [value for _, value in leader.log.read()][: known + 3]
             monkeypatch.setattr(catch_up.EventPages, "_end_below", lambda *_: len(values))
