@@ -40,8 +40,8 @@ def kraft_listener(
     versions_max: Mapping[str, int],
     leads: Callable[[], bool],
 ) -> dict[int, ApiHandler]:
-    """The table of a listener for real brokers; `of_brokers` are the handlers of APIs for brokers alone, `of_quorum` those
-    that are answered whoever leads.
+    """The table of a listener for real brokers; `of_brokers` handle APIs for brokers alone, `of_quorum` those that are
+    answered whoever leads.
 
     ApiVersions is to be added by `with_api_versions`, with the features that the brokers have.
     """

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
@@ -28,7 +28,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.shared_look import Shared
 from controller.brokers.cluster.wire import (
     CLIENT_ID,
     CORRELATION_ID,
@@ -50,6 +49,38 @@ from controller.machine.commands.cluster import SeenPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """A look that many take often. One is under way at a time; those who come meanwhile share the next answer, never
+    the one that was begun before they came."""
+
+    def __init__(self, look: Callable[[], Awaitable[T]]) -> None:
+        self._look = look
+        self._under_way: asyncio.Task[T] | None = None
+        self._following: asyncio.Task[T] | None = None
+
+    async def answer(self) -> T:
+        """The answer as of now. Raises what the look raises."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._look_after(self._under_way))
+            self._following.add_done_callback(_heard)
+        return await asyncio.shield(self._following)
+
+    async def _look_after(self, before: asyncio.Task[T] | None) -> T:
+        if before is not None:
+            await asyncio.wait((before,))
+        self._under_way, self._following = self._following, None
+        return await self._look()
+
+
+def _heard(task: asyncio.Task[T]) -> None:
+    """Whoever waited may have been cancelled meanwhile: that nobody hears of a failure then is not worth a log line."""
+    if not task.cancelled():
+        task.exception()
+
 
 METADATA_VERSION = 12
 """The first in which topics have ids (KIP-516): Kafka 3.1 and newer."""

@@ -17,8 +17,17 @@ from contextlib import suppress
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.carrier import Carrier, Configure, Create, Delete, Fill, Grow, action_of
-from controller.brokers.cluster.clearing import Clearing, Planned
+from controller.brokers.cluster.carrier import (
+    Carrier,
+    Clearing,
+    Configure,
+    Create,
+    Delete,
+    Fill,
+    Grow,
+    Planned,
+    action_of,
+)
 from controller.brokers.cluster.facts import Past, left_open, past_of
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.security import NotAuthenticated

@@ -22,14 +22,18 @@ import structlog
 from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
-from controller.brokers.kraft.importing.agreeing import differs
-from controller.brokers.kraft.importing.batch import discovering
+from controller.brokers.kraft.importing.batch import Transactions, differs, discovering, numbered
 from controller.brokers.kraft.importing.reading import Discovered
 from controller.brokers.kraft.importing.snapshot import discovered_snapshot, wire_in
-from controller.brokers.kraft.importing.transactions import Transactions, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import LEADER_CHANGE, RecordBatch, control_type, decode_batches
-from controller.brokers.kraft.log.carried import Carried, carried
+from controller.brokers.kraft.log.batches import (
+    LEADER_CHANGE,
+    Carried,
+    RecordBatch,
+    carried,
+    control_type,
+    decode_batches,
+)
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
 from controller.brokers.kraft.log.projector import MetadataProjector

@@ -10,23 +10,185 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Final
 
-from controller.brokers.kraft.balancing import balance_leaders
-from controller.brokers.kraft.checks import Checks
-from controller.brokers.kraft.confirmations import Confirmations
-from controller.brokers.kraft.epoch import KraftOptions, QuorumEpoch
-from controller.brokers.kraft.log.projection import is_real_broker
+import msgspec
+import structlog
+
+from controller.brokers.kraft.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
+from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE, is_real_broker
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.readiness import Readiness
+from controller.brokers.kraft.quorum.registered import why_unsupported
+from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.brokers.port import CommandSink, stamp
-from controller.machine.commands.commands import AnyCommand, UnregisterBroker
+from controller.brokers.port import CommandSink, stamp, walk
+from controller.machine.commands.commands import (
+    AnyCommand,
+    BalanceLeaders,
+    BeginQuorumEpoch,
+    ChangeFeatures,
+    FenceBroker,
+    UnregisterBroker,
+)
+from controller.machine.partitions.blocks import Span, numbered
+from controller.machine.state import Topic
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
-from events.names import BrokerId
+from events.logs.log import LogClosed
+from events.names import NO_LEADER, BrokerId
 from projections.store.store import topic_slices
+
+
+class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller is to real brokers."""
+
+    session_timeout_ms: int
+    metadata_version: int | None = None
+    """None: the highest that all brokers share."""
+    leaders_balanced_every_s: float | None = None
+    """How often leaderships go back to preferred replicas; None for never."""
+
+
+class QuorumEpoch:
+    """What is recorded of the epochs that this process leads in."""
+
+    def __init__(self, controller: CommandSink, replication: QuorumReplication, options: KraftOptions) -> None:
+        self._controller = controller
+        self._replication = replication
+        self._options = options
+
+    def begin(self) -> None:
+        """Record the epoch that the quorum is in, which this process leads."""
+        quorum = self._replication.quorum
+        me = quorum.me
+        host, port = quorum.place_of(me)
+        self._controller.observe(
+            BeginQuorumEpoch(
+                **stamp(self._controller, "kraft"),
+                node_id=me.id,
+                kraft_version=quorum.kraft_version,
+                host=host,
+                port=port,
+                directory_id=me.directory,
+                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
+                epoch_min=quorum.epoch,
+                priority=quorum.options.priority,
+            )
+        )
+
+
+CHECK_S: Final = 0.25
+"""How often sessions are looked at: a small part of the shortest session timeout that is of use."""
+SETTLED_S: Final = 3.0
+"""How long no broker may have come before the features that all of them share are taken."""
+
+logger = structlog.get_logger("topicwright.kraft")
+
+
+class Checks:
+    """The checks of one brokers."""
+
+    def __init__(
+        self,
+        controller: CommandSink,
+        replication: QuorumReplication,
+        membership: Membership,
+        options: KraftOptions,
+        is_adopted: Callable[[], bool],
+    ) -> None:
+        self._controller = controller
+        self._replication = replication
+        self._membership = membership
+        self._options = options
+        self._is_adopted = is_adopted
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if not self._replication.leads:
+                continue
+            for broker_id in self._membership.expired():
+                logger.warning("broker session expired", broker=broker_id)
+                stamped = stamp(self._controller, "kraft")
+                self._controller.observe(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
+            if self._membership.unchanged_for_s() > SETTLED_S:
+                await self._raise_features()
+
+    async def _raise_features(self) -> None:
+        """Take the metadata.version that the options have, or the highest that all brokers share, with the features
+        that go with it, once the brokers that are coming have come and all support it, and all other voters too."""
+        cluster = self._membership.cluster
+        brokers = cluster.brokers.values()
+        shared = shared_metadata_version(brokers)
+        if shared is None or not brokers or any(broker.fenced for broker in brokers):
+            return
+        wanted = self._options.metadata_version
+        if wanted is None and self._is_adopted():
+            return  # the cluster's own controller left it at its level, and may come back
+        level = shared if wanted is None else min(wanted, shared)
+        if level > cluster.feature(METADATA_VERSION_FEATURE):
+            reason = "the highest that all brokers share" if wanted is None else "--metadata-version"
+            features = self._features_with(level)
+            self._membership.restart_unchanged()
+            if await self._voters_support(features):
+                stamped = stamp(self._controller, "kraft")
+                self._controller.observe(ChangeFeatures(**stamped, features=features, reason=reason))
+
+    async def _voters_support(self, features: Features) -> bool:
+        """A controller of Kafka's that does not support a level ends when it replays the record."""
+        others = {each.id for each in self._replication.quorum.others}
+        if not others:
+            return True
+        try:
+            registered = await self._replication.registered.all()
+        except (OSError, BrokenBatch, MalformedRecord) as error:
+            logger.warning("metadata.version is not raised: registrations cannot be read", why=str(error))
+            return False
+        for name, level in features:
+            why = why_unsupported(registered, others, name, level)
+            if why is not None:
+                logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
+                return False
+        return True
+
+    def _features_with(self, level: int) -> Features:
+        """The features at a level, none of them below what it is."""
+        cluster = self._membership.cluster
+        features = dict(features_at(level, cluster.brokers.values()))
+        for name, had in cluster.features:
+            features[name] = max(had, features.get(name, 0))
+        return tuple(sorted(features.items()))
+
+
+async def balance_leaders(controller: CommandSink, every_s: float) -> None:
+    """Balance leaders again and again, until cancelled."""
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            await balance_once(controller)
+        except LogClosed:
+            continue  # the log is being recovered: at the next turn
+
+
+async def balance_once(controller: CommandSink) -> None:
+    """Have the leaderships of all topics looked at once. Raises LogClosed."""
+    async for part in walk(controller):
+        names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
+        if names:
+            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
+
+
+def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
+    """Whether another than the preferred replica leads, where that one is in sync."""
+    return any(
+        one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr
+        for _, one in numbered(topic.partitions, span)
+    )
 
 
 class KraftBrokers:

@@ -21,12 +21,47 @@ import structlog
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.registration import RESERVED_DIRECTORIES
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.brokers.kraft.sessions import Sessions
 from controller.brokers.port import CommandSink
 from controller.machine.state import Broker, Cluster
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from events.logs.log import LogClosed
 from events.names import BrokerId, ShardKey
+
+
+class Sessions:
+    """When each broker was heard of last. A broker that was never heard of has from the start a whole session."""
+
+    def __init__(self, timeout_s: float, now: float) -> None:
+        self.timeout_s = timeout_s
+        self._since = now
+        self._seen: dict[BrokerId, float] = {}
+        self._checked = now
+
+    def touch(self, broker_id: BrokerId, now: float) -> None:
+        """A broker was heard of."""
+        self._seen[broker_id] = now
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """A broker is gone, and its session with it."""
+        self._seen[broker_id] = float("-inf")
+
+    def is_valid(self, broker_id: BrokerId, now: float) -> bool:
+        """Whether the broker was heard of within the timeout."""
+        return now - self._seen.get(broker_id, self._since) < self.timeout_s
+
+    def expired(self, brokers: Iterable[BrokerId], now: float) -> list[BrokerId]:
+        """Those of these brokers that were not heard of in time.
+
+        Time in which this process itself was held up (stopped, or starved) is given to all: their heartbeats may lie
+        unread.
+        """
+        held_up = now - self._checked - self.timeout_s / 4
+        self._checked = now
+        if held_up > 0:
+            self._since += held_up
+            self._seen = {broker_id: seen + held_up for broker_id, seen in self._seen.items()}
+        return [broker_id for broker_id in brokers if not self.is_valid(broker_id, now)]
+
 
 ANY_EPOCH: Final = -1
 """How a broker says that it does not know another's epoch (KIP-903)."""

@@ -11,19 +11,204 @@ Brokers are probed on a PLAINTEXT listener; without one, or where an authorizer 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
-from controller.brokers.kraft.broker_probe import BrokerConnection, Unanswered
-from controller.brokers.port import CommandSink
+from controller.brokers.cluster import wire
+from controller.brokers.cluster.security import Security
+from controller.brokers.cluster.wire import ClusterUnreachable, M
+from controller.brokers.port import CommandSink, stamp
+from controller.kafka.messages import ApiKey, Message, list_offsets
+from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.machine.commands.commands import ConfirmMetadata
+from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
+
+METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
+"""Versions of the requests that brokers from 3.7 to 4.4 speak."""
+TIMEOUT_S: Final = 2.0
+"""Opening a connection included: as long as between two heartbeats, which have to do otherwise."""
+RESPONSE_BYTES_MAX: Final = 16 << 20
+"""Metadata of one topic with 100,000 partitions takes less."""
+_LATEST: Final = -1
+_DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class Unanswered(Exception):
+    """The broker could not be reached, or refused; the message says why."""
+
+
+class BrokerConnection:
+    """One connection, opened when it is first needed; used by one task at a time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._connection: wire.BrokerConnection | None = None
+
+    async def knows(self, topic: str) -> bool:
+        """Whether the broker's metadata have the topic. Raises Unanswered."""
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+        response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
+        code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _judge(code) and bool(response.topics[0].partitions)
+
+    async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
+        """Whether the broker serves as leader of all these partitions, by topic. Raises Unanswered."""
+        topics = tuple(
+            list_offsets.ListOffsetsTopic(
+                name=name,
+                partitions=tuple(
+                    list_offsets.ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+                ),
+            )
+            for name, indexes in partitions.items()
+        )
+        request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
+        kind = list_offsets.ListOffsetsResponse
+        response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
+        return all(_judge(partition.error_code) for topic in response.topics for partition in topic.partitions)
+
+    def close(self) -> None:
+        """Let go of the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _send(self, key: ApiKey, version: int, request: Message, response: type[M]) -> M:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if self._connection is None:
+                    address = self.endpoint.host, self.endpoint.port
+                    self._connection = await wire.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
+                return await self._connection.call(key, version, request, response)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ClusterUnreachable):
+                raise Unanswered(str(error)) from None
+            if isinstance(error, TimeoutError):
+                raise Unanswered(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
+            raise
+
+
+def _judge(code: int) -> bool:
+    """Whether the code is that of success; what it is in a moment may be another. Raises Unanswered if it stays."""
+    if code in _DENIED:
+        raise Unanswered(f"the broker refuses to be probed (error {code})")
+    return code == 0
+
+
+GATHER_S: Final = 0.1
+"""How long a confirmation waits for the others: brokers that keep up confirm within some milliseconds."""
+MARKS_MAX: Final = 10_000
+"""Commits of which it is known where the metadata log ended: some hundred kilobytes."""
+
+
+class Applied:
+    """Which events a broker has applied, from how far it is in the metadata log: pairs of offsets, one a commit, where
+    the metadata log ended with it, and its newest event."""
+
+    def __init__(self, end: int, offset: Offset) -> None:
+        self._ends = [end]
+        self._offsets = [offset]
+
+    def note(self, end: int, offset: Offset) -> None:
+        """A commit is durable: the metadata log ends at `end`, the event log has all up to `offset`."""
+        if end == self._ends[-1]:
+            self._offsets[-1] = offset
+            return
+        self._ends.append(end)
+        self._offsets.append(offset)
+        if len(self._ends) > MARKS_MAX:
+            del self._ends[: MARKS_MAX // 2], self._offsets[: MARKS_MAX // 2]
+
+    def event_at(self, end: int) -> Offset:
+        """The newest event that the metadata log has below `end`; -1 where that is too long ago to know."""
+        index = bisect_right(self._ends, end) - 1
+        return self._offsets[index] if index >= 0 else Offset(-1)
+
+
+class Confirmations:
+    """What brokers have confirmed, and what of it was passed on. `end` is where the metadata log ends."""
+
+    def __init__(self, controller: CommandSink, end: int) -> None:
+        self._controller = controller
+        self._applied = Applied(end, controller.last_offset)
+        self._passed_on: dict[BrokerId, Offset] = {}
+        self._taken: dict[BrokerId, Offset] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, end: int, offset: Offset) -> None:
+        """A commit is durable: the metadata log ends at `end`, the event log has all up to `offset`."""
+        self._applied.note(end, offset)
+
+    def take_applied(self, broker_id: BrokerId, end: int) -> None:
+        """A broker has applied the metadata log below `end`."""
+        self.take(broker_id, self._applied.event_at(end))
+
+    def take(self, broker_id: BrokerId, offset: Offset) -> None:
+        """A broker has applied all events up to `offset`: of interest if a topic may wait for it."""
+        if offset <= self._reach(broker_id) or not self._controller.has_waiting_topics():
+            return
+        self._taken[broker_id] = offset
+        live = self._controller.store.durable_cluster.live
+        reached = min(map(self._reach, live), default=Offset(-1))
+        fresh = [each for each in live if self._passed_on.get(each, -1) < reached]
+        if fresh:
+            self._pass_on(dict.fromkeys(fresh, reached))
+        if self._taken and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._time_is_up)
+
+    def _reach(self, broker_id: BrokerId) -> Offset:
+        return max(self._taken.get(broker_id, Offset(-1)), self._passed_on.get(broker_id, Offset(-1)))
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """A broker came or went: what it confirmed counts no more."""
+        self._passed_on.pop(broker_id, None)
+        self._taken.pop(broker_id, None)
+
+    def restart(self, end: int) -> None:
+        """Forget all; the metadata log ends at `end`."""
+        self._applied = Applied(end, self._controller.last_offset)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all, and pass nothing on."""
+        self._passed_on.clear()
+        self._taken.clear()
+        self._stop_timer()
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._taken:
+            self._pass_on(dict(self._taken))
+
+    def _pass_on(self, reached: dict[BrokerId, Offset]) -> None:
+        """Put one command for each offset that was reached; what goes beyond stays."""
+        for offset in sorted(set(reached.values())):
+            brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
+            after = min(self._passed_on.get(broker_id, Offset(-1)) for broker_id in brokers)
+            stamped = stamp(self._controller, "kraft")
+            self._controller.observe(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
+            for broker_id in brokers:
+                self._passed_on[broker_id] = offset
+                if self._taken[broker_id] <= offset:
+                    del self._taken[broker_id]
+        if not self._taken:
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
 
 FIRST_PAUSE_S: Final = 0.003
 """A broker applies what it has fetched within a few milliseconds."""

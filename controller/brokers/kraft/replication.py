@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.catch_up import EventPages, missed_events
+from controller.brokers.kraft.catch_up import EventPages, Heads, missed_events
 from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -28,7 +28,6 @@ from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
-from controller.brokers.kraft.tree_heads import Heads
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum as Known
 from events.catalog import Recorded, SettingsChanged

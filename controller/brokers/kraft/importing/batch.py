@@ -17,19 +17,85 @@ What it does not do: it reads no log. Records come decoded, and those of a trans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, zip_longest
+from typing import Final
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
-from controller.brokers.kraft.importing.reading import Discovered, Reading
-from controller.brokers.kraft.importing.source import source_of
+from controller.brokers.kraft.importing.reading import Discovered, Reading, is_passed_over, record_in_words, source_of
 from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChanges
-from controller.brokers.kraft.importing.unsaid import is_passed_over, record_in_words
-from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.log.image import RecordMismatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projector import KnownWire
 from controller.machine.state import State, Topic
 from events.names import RequestId
+
+_WORDS_MAX: Final = 200
+
+
+def differs(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
+    """The first record in which a batch is not what its events lead to here, both shown; None where there is none.
+
+    What carries the events, a NoOpRecord, is no part of the comparison.
+    """
+    ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
+    theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
+    for number, (our, their) in enumerate(zip_longest(ours, theirs)):
+        if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
+            return f"record {number} of the batch is {_shown(their)}, and its events lead to {_shown(our)}"
+    return None
+
+
+def _shown(record: MetadataRecord | None) -> str:
+    text = "nothing" if record is None else repr(record)
+    return text if len(text) <= _WORDS_MAX else text[: _WORDS_MAX - 1] + "…"
+
+
+def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
+    """The records of a batch with their offsets; none of a control batch. What is no record that this release knows is
+    an `UnknownRecord`, malformed ones too: whoever follows never stops at one."""
+    if batch.is_control:
+        return
+    for offset, (_, value) in enumerate(batch.records, batch.base_offset):
+        try:
+            yield offset, decode_record(value)
+        except MalformedRecord:
+            yield offset, kinds.UnknownRecord(value=value)
+
+
+class Transactions:
+    """Holds back the records of a transaction until it ends. It keeps as many as the transaction has."""
+
+    def __init__(self) -> None:
+        self.begun_at: int | None = None
+        """Where the open transaction begins, None where none is open: whoever starts anew has to read on from there."""
+        self._held: list[tuple[int, MetadataRecord]] = []
+
+    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
+        """The records that count once these have come, in order: those outside of transactions, and those of ones that
+        end here."""
+        counting: list[tuple[int, MetadataRecord]] = []
+        for offset, record in records:
+            match record:
+                case kinds.BeginTransactionRecord():
+                    self.begun_at, self._held = offset, []
+                case kinds.EndTransactionRecord():
+                    counting += self._held
+                    self.begun_at, self._held = None, []
+                case kinds.AbortTransactionRecord():
+                    self.abort()
+                case _ if self.begun_at is not None:
+                    self._held.append((offset, record))
+                case _:
+                    counting.append((offset, record))
+        return counting
+
+    def abort(self) -> None:
+        """The open one does not count."""
+        self.begun_at, self._held = None, []
+
 
 Numbered = tuple[int, MetadataRecord]
 """A record with its offset in the metadata log."""

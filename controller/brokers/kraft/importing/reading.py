@@ -7,12 +7,65 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.importing.source import Source
-from controller.brokers.kraft.importing.wire import Wire
+from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, UnknownRecord
+from controller.brokers.kraft.log.projector import Wire
+from controller.kafka.codec.primitives import read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES
 from events import catalog
 from events.access import Acl
-from events.names import BrokerId
+from events.catalog import Cause
+from events.followed import FOLLOW, followed
+from events.names import BrokerId, RequestId
+
+_NOT_THE_MACHINES: Final = (
+    kinds.NoOpRecord,
+    kinds.RegisterControllerRecord,
+    kinds.UnregisterControllerRecord,
+    kinds.DelegationTokenRecord,
+    kinds.RemoveDelegationTokenRecord,
+)
+"""What the machine knows nothing of: the metadata log alone keeps it, and snapshots of that."""
+_MIGRATING: Final = (1, 2)
+"""States of a migration from ZooKeeper that is not over (KIP-866)."""
+
+
+def is_passed_over(record: MetadataRecord) -> bool:
+    """Whether a record says nothing that decisions depend on."""
+    if isinstance(record, kinds.ZkMigrationStateRecord):
+        return record.zk_migration_state not in _MIGRATING
+    return isinstance(record, _NOT_THE_MACHINES)
+
+
+def record_in_words(record: MetadataRecord) -> str:
+    """Which record it is."""
+    if not isinstance(record, UnknownRecord):
+        return type(record).__name__
+    try:
+        _, at = read_uvarint(record.value, 0)
+        key, at = read_uvarint(record.value, at)
+        version, _ = read_uvarint(record.value, at)
+    except READ_FAILURES:
+        return "a record that is none of Kafka's"
+    return f"a record of type {key}, version {version}"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What the events of one discovery share."""
+
+    request_id: RequestId
+    principal: str
+    """Stands for whoever requested it at the controller that decided, which its records do not say."""
+    reason: str
+
+
+def source_of(request_id: RequestId) -> Source:
+    """Another controller, as the events have it that are of this request."""
+    decided = followed(Cause(FOLLOW, request_id))
+    assert decided is not None, f"{request_id} is the id of a decision that was followed"
+    return Source(decided.request_id, decided.leader, decided.words)
+
 
 STEPS_PER_SLICE: Final = 200
 """Records that are taken, and things that are compared, between two slices: some milliseconds."""

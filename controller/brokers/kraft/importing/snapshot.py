@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from controller.brokers.kraft.importing.access import acl_of
-from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
-from controller.brokers.kraft.importing.reading import Discovered, Reading
-from controller.brokers.kraft.importing.source import source_of
-from controller.brokers.kraft.importing.topics import (
+from controller.brokers.kraft.importing.cluster_changes import ClusterChanges, acl_of
+from controller.brokers.kraft.importing.reading import Discovered, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.topic_changes import (
     added,
     configured,
     found,
@@ -22,11 +20,10 @@ from controller.brokers.kraft.importing.topics import (
     record_of,
     step,
 )
-from controller.brokers.kraft.importing.unsaid import is_passed_over, record_in_words
-from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projection import TOPICS
+from controller.brokers.kraft.log.projector import KnownWire
 from controller.machine.discovering import vanish
 from controller.machine.state import Cluster, State, Topic
 from events import catalog

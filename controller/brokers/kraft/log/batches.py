@@ -15,7 +15,8 @@ import msgspec
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_control
-from controller.kafka.codec.primitives import encode_uvarint
+from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 """Types of control records."""
@@ -238,3 +239,41 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
+
+
+TAG: Final = 7409
+"""Far from those that Kafka gives in turn."""
+_FORM: Final = 1
+_HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
+"""Frame version 1, NoOpRecord in version 0, and one tagged field, which is ours."""
+
+
+class Carried(msgspec.Struct, frozen=True, array_like=True):
+    """The events of a batch; `first` is the offset of the first one, and `root` that of the tree over all before it,
+    empty where it is not said."""
+
+    form: int
+    first: int
+    values: tuple[bytes, ...]
+    root: bytes = b""
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Carried)
+
+
+def carrying(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
+    """The value of a NoOpRecord that carries events."""
+    data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
+    return _HEAD + encode_uvarint(len(data)) + data
+
+
+def carried(value: bytes) -> Carried | None:
+    """The events that a record carries; None where it is any other, or of a form that this release does not know."""
+    if not value.startswith(_HEAD):
+        return None
+    try:
+        size, at = read_uvarint(value, len(_HEAD))
+        found = _decoder.decode(value[at : at + size])
+    except (*READ_FAILURES, msgspec.DecodeError):
+        return None
+    return found if found.form == _FORM and at + size == len(value) else None

@@ -8,14 +8,15 @@ are, in their order.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
+from controller.brokers.kraft.log import batches, projection
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, newest_version
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 
 R = TypeVar("R", bound=MetadataRecord)
@@ -297,3 +298,28 @@ def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
     elr, last_known = record.eligible_leader_replicas or None, record.last_known_elr or None
     version = projection.partition_record_version(level)
     return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)
+
+
+RECORDS_PER_BATCH = 500  # brokers take a batch whole: a few hundred kilobytes
+
+
+def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
+    """A checkpoint as Kafka writes it."""
+    return b"".join(snapshot_batches(image, epoch))
+
+
+def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
+    """The batches of a checkpoint: its offsets begin at 0, its head has who votes."""
+    at = 0
+    head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
+    for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
+        yield batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control)
+        at += len(pairs)
+
+
+def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:
+    yield head, True
+    rest = iter(records)
+    while pairs := list(islice(rest, RECORDS_PER_BATCH)):
+        yield pairs, False
+    yield [batches.snapshot_footer()], True

@@ -18,9 +18,13 @@ from typing import Final, TypeVar
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.pieces import differing as differing_keys
+from controller.machine.acls import Acls
 from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
-from controller.machine.state import Broker, Cluster, Topic
+from controller.machine.state import Broker, Cluster, ScramCredential, Topic
+from events.access import Acl, QuotaEntity
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId
 
@@ -222,3 +226,79 @@ def _registration_change(before: Broker, after: Broker, epoch: int, level: int) 
 def producer_ids_record(broker_id: BrokerId, epoch: int, next_producer_id: int) -> MetadataRecord:
     """A broker got a block of producer ids, up to but not including `next_producer_id` (KIP-730)."""
     return kinds.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_producer_id)
+
+
+NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
+"""Kafka's numbers of SCRAM mechanisms (ScramMechanism.type)."""
+Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
+Credentials = Mapping[tuple[str, str], ScramCredential]
+
+
+def credential_and_quota_records(before: Cluster, after: Cluster) -> list[MetadataRecord]:
+    """What brokers learn when logins or quotas change."""
+    records: list[MetadataRecord] = []
+    if before.scram is not after.scram:
+        records += _credential_records(before.scram, after.scram)
+    if before.quotas is not after.quotas:
+        records += _quota_records(before.quotas, after.quotas)
+    return records
+
+
+def _credential_records(before: Credentials, after: Credentials) -> Iterator[MetadataRecord]:
+    for user, mechanism in sorted(differing_keys(before, after)):
+        old, new = before.get((user, mechanism)), after.get((user, mechanism))
+        if new is None:
+            yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=NUMBERS[mechanism])
+        elif old != new:
+            yield kinds.UserScramCredentialRecord(
+                name=user,
+                mechanism=NUMBERS[mechanism],
+                salt=new.salt,
+                stored_key=new.stored_key,
+                server_key=new.server_key,
+                iterations=new.iterations,
+            )
+
+
+def _quota_records(before: Quotas, after: Quotas) -> Iterator[MetadataRecord]:
+    for entity in sorted(differing_keys(before, after), key=lambda one: [(kind, name or "") for kind, name in one]):
+        old, new = dict(before.get(entity, ())), dict(after.get(entity, ()))
+        who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+        for key in sorted(old.keys() | new.keys()):
+            if key not in new:
+                yield kinds.ClientQuotaRecord(entity=who, key=key, remove=True)
+            elif old.get(key) != new[key]:
+                yield kinds.ClientQuotaRecord(entity=who, key=key, value=new[key])
+
+
+def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
+    """The entries that hold no more, and those that hold from here on; each sorted."""
+    if before is after:
+        return [], []
+    gone: list[Acl] = []
+    new: list[Acl] = []
+    for pattern in before.by_pattern.keys() | after.by_pattern.keys():
+        old_entries, entries = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
+        if old_entries is not entries:
+            gone += old_entries.keys() - entries.keys()
+            new += entries.keys() - old_entries.keys()
+    return sorted(gone), sorted(new)
+
+
+def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:
+    """An entry holds."""
+    return kinds.AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def acl_removal(acl_id: bytes) -> MetadataRecord:
+    """An entry holds no more."""
+    return kinds.RemoveAccessControlEntryRecord(id=acl_id)

@@ -12,25 +12,136 @@ State keys, under `k`:
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.wire import KnownWire, Wire
 from controller.brokers.kraft.log import access_records, projection
-from controller.brokers.kraft.log.acl_ids import AclIds
-from controller.brokers.kraft.log.batches import Pair
-from controller.brokers.kraft.log.carried import carrying
+from controller.brokers.kraft.log.batches import Pair, carrying
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
+from events.access import Acl
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey, shard_key
 from projections.store.tree import kept_head
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """Changes of it, None for what is gone: epochs by broker, entries by id (16 bytes)."""
+
+    broker_epochs: Mapping[BrokerId, int | None] = {}
+    acls: Mapping[bytes, Acl | None] = {}
+
+
+class KnownWire(msgspec.Struct, frozen=True):
+    """All of it as it stands."""
+
+    broker_epochs: Mapping[BrokerId, int] = {}
+    acls: Mapping[bytes, Acl] = {}
+
+    def after(self, changes: Wire) -> KnownWire:
+        """The same after some changes."""
+        epochs = {**self.broker_epochs, **changes.broker_epochs}
+        acls = {**self.acls, **changes.acls}
+        return KnownWire(
+            {key: epoch for key, epoch in epochs.items() if epoch is not None},
+            {key: acl for key, acl in acls.items() if acl is not None},
+        )
+
+    def changes_to(self, other: KnownWire) -> Wire:
+        """What has to change for it to become another."""
+        return Wire(
+            _changes(self.broker_epochs, other.broker_epochs),
+            _changes(self.acls, other.acls),
+        )
+
+
+def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
+    gone = dict.fromkeys(key for key in before if key not in after)
+    return {**gone, **{key: value for key, value in after.items() if before.get(key) != value}}
+
+
+ENTRY: Final = b"ka"
+_IDS: Final = uuid.UUID(int=2)
+
+
+class AclIds:
+    """The ids of the entries that hold, once `reload` was called. Belongs to deciding."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
+        self._ids: dict[Acl, bytes] = {}
+        self._steps: list[tuple[Acl, bytes, bool]] = []
+        """Since the last `changes`: an entry, its id, and whether it was given or taken."""
+
+    def reload(self) -> None:
+        """Take what the store has, as at the start and after a failed write."""
+        decode = msgspec.msgpack.Decoder(Acl).decode
+        self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
+        self._steps = []
+
+    def give(self, acl: Acl, offset: int) -> bytes:
+        """The id of a new entry whose record is at this offset of the metadata log."""
+        acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
+        self._ids[acl] = acl_id
+        self._steps.append((acl, acl_id, True))
+        return acl_id
+
+    def take(self, acl: Acl) -> bytes:
+        """The id of an entry that holds no more. Raises KeyError for one that the metadata log does not have."""
+        acl_id = self._ids.pop(acl)
+        self._steps.append((acl, acl_id, False))
+        return acl_id
+
+    @property
+    def entries(self) -> Mapping[bytes, Acl]:
+        """The entries by their ids."""
+        return {acl_id: acl for acl, acl_id in self._ids.items()}
+
+    def put(self, acl_id: bytes, acl: Acl | None) -> None:
+        """Another controller gave an entry this id, or has removed the one that had it."""
+        if acl is not None:
+            self._ids[acl] = acl_id
+            self._steps.append((acl, acl_id, True))
+            return
+        gone = next((each for each, known in self._ids.items() if known == acl_id), None)
+        if gone is not None:
+            self.take(gone)
+
+    def savepoint(self) -> Callable[[], None]:
+        """What undoes what is given and taken from now on; to be called before the next `changes`, if at all."""
+        steps, done = self._steps, len(self._steps)
+
+        def go_back() -> None:
+            while len(steps) > done:
+                acl, acl_id, is_given = steps.pop()
+                if is_given:
+                    del self._ids[acl]
+                else:
+                    self._ids[acl] = acl_id
+
+        return go_back
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys that the next commit has to write; they are given once."""
+        steps, self._steps = self._steps, []
+        return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
+
+
+def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
+    """The state keys of some entries by their ids; None for one that is gone."""
+    return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
+
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000

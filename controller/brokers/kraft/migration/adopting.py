@@ -17,16 +17,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.reading import Discovered, Reading, together
+from controller.brokers.kraft.importing.reading import Discovered, Reading, Source, together
 from controller.brokers.kraft.importing.snapshot import difference
-from controller.brokers.kraft.importing.source import Source
-from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.acl_ids import acl_keys
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.projector import MARK, MetadataMark
+from controller.brokers.kraft.log.projector import MARK, KnownWire, MetadataMark, acl_keys
 from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.machine.state import Cluster

@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
+from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.snapshots import snapshot_batches
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
