@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.brokers.cluster.shared_look import Shared
+from controller.brokers.cluster.link import Shared
 
 
 class Source:
