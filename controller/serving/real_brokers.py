@@ -22,8 +22,7 @@ from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_feat
 from controller.apis.kraft.listener import kraft_listener
 from controller.apis.kraft.permissions import needing
 from controller.apis.kraft.quorum import quorum_handlers
-from controller.brokers.kraft.epoch import KraftOptions
-from controller.brokers.kraft.kraft_brokers import KraftBrokers
+from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from controller.brokers.kraft import readiness
-from controller.brokers.kraft.epoch import KraftOptions
+from controller.brokers.kraft.kraft_brokers import KraftOptions
 from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler
-from controller.brokers.kraft.epoch import KraftOptions
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, features_at
-from controller.brokers.kraft.kraft_brokers import Checks
+from controller.brokers.kraft.kraft_brokers import Checks, KraftOptions
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
