@@ -10,9 +10,9 @@ import structlog
 
 from controller.apis.kraft.epochs import as_brokers_take_it
 from controller.brokers.kraft import registration
-from controller.brokers.kraft.confirmations import Confirmations
 from controller.brokers.kraft.log.projection import CORDONED_SINCE, METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
+from controller.brokers.kraft.readiness import Confirmations
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
-from controller.brokers.kraft.confirmations import GATHER_S, Confirmations
+from controller.brokers.kraft.readiness import GATHER_S, Confirmations
 from controller.brokers.port import CommandSink
 from controller.machine.commands.commands import ConfirmMetadata
 from events.names import BrokerId, Offset, RequestId
