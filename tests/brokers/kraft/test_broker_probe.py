@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.brokers.kraft.broker_probe import BrokerConnection, Unanswered
+from controller.brokers.kraft.readiness import BrokerConnection, Unanswered
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.list_offsets import (

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from controller.brokers.kraft.broker_probe import TIMEOUT_S, Unanswered
+from controller.brokers.kraft.readiness import TIMEOUT_S, Unanswered
 from events.catalog import Endpoint
 from events.names import TopicName
 from tests.simulation.brokers.machine import PORT
