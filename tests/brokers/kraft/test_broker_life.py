@@ -14,10 +14,9 @@ from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHa
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
 from controller.apis.kraft.epochs import BrokerEpochs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
-from controller.brokers.kraft.membership import Directories, Membership
+from controller.brokers.kraft.membership import Directories, Membership, Sessions
 from controller.brokers.kraft.readiness import Applied
 from controller.brokers.kraft.registration import refusal
-from controller.brokers.kraft.sessions import Sessions
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
