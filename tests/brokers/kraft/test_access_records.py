@@ -8,14 +8,13 @@ import pytest
 
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.log.carried import carried
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     FeatureLevelRecord,
     RemoveAccessControlEntryRecord,
 )
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Recorded
 from events.names import Offset
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history

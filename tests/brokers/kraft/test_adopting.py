@@ -19,7 +19,7 @@ import pytest
 
 from controller.brokers.kraft.log.acl_ids import AclIds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
@@ -31,7 +31,6 @@ from controller.brokers.kraft.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.migration.adopting import adopted
 from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import Pair, RecordBatch
 from controller.brokers.kraft.log.carried import carried
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
 )
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history

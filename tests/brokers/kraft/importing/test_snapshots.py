@@ -10,9 +10,8 @@ from controller.brokers.kraft.importing import reading
 from controller.brokers.kraft.importing.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
 from events.followed import skipped_to
 from tests.brokers.kraft.importing.following import Follower

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import Pair, decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.core import Quorum
