@@ -13,11 +13,16 @@ from controller.brokers.kraft.importing.batch import discovering
 from controller.brokers.kraft.importing.reading import Discovered, together
 from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.access_records import acl_record, credential_and_quota_records
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projection import config_records, registration_record, topic_records
+from controller.brokers.kraft.log.projection import (
+    acl_record,
+    config_records,
+    credential_and_quota_records,
+    registration_record,
+    topic_records,
+)
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
