@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.brokers.kraft.log.acl_ids import AclIds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -30,7 +29,7 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.projector import AclIds, MetadataProjector
 from controller.brokers.kraft.migration.adopting import adopted
 from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
