@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from controller.brokers.kraft.importing.wire import Wire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.carried import carrying
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
+from controller.brokers.kraft.log.projector import Wire
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.replication import wants_lead

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.importing.batch import discovering
 from controller.brokers.kraft.importing.reading import Discovered, together
-from controller.brokers.kraft.importing.wire import KnownWire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
@@ -23,6 +22,7 @@ from controller.brokers.kraft.log.projection import (
     registration_record,
     topic_records,
 )
+from controller.brokers.kraft.log.projector import KnownWire
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
