@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.batches import RecordBatch, encode_batch
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import RecordBatch, carried, encode_batch
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, encode_batch
-from controller.brokers.kraft.log.carried import carried, carrying
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, carried, carrying, encode_batch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.brokers.kraft.log.projector import MetadataProjector

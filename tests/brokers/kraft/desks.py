@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 
-from controller.brokers.kraft.log.batches import RecordBatch
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import RecordBatch, carried
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication

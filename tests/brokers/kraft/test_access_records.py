@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.log.batches import decode_batches
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import carried, decode_batches
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.log.carried import TAG, Carried, carried, carrying
+from controller.brokers.kraft.log.batches import TAG, Carried, carried, carrying
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, NoOpRecord

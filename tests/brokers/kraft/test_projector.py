@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import Pair, RecordBatch
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, carried
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.carried import carrying
+from controller.brokers.kraft.log.batches import carrying
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord

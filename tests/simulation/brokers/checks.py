@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import carried
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.machine.apply import concerns_topic
 from events.catalog import Recorded
