@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.brokers.kraft.importing.transactions import Transactions, numbered
+from controller.brokers.kraft.importing.batch import Transactions, numbered
 from controller.brokers.kraft.log.batches import decode_batches
 from tests.brokers.kraft.importing.following import Follower
 from tests.machine.audit.auditor import audit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.importing.transactions import Transactions, numbered
+from controller.brokers.kraft.importing.batch import Transactions, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer
 from controller.brokers.kraft.log.metadata_codec import encode_record
