@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.agreeing import differs
+from controller.brokers.kraft.importing.batch import differs
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record
