@@ -14,8 +14,15 @@ from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.brokers.kraft.migration.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.migration.handing_back import HAND_BACK, free_left, take_partition, write_folder
-from controller.brokers.kraft.migration.kafka_folder import KafkaFolder, read_folder, refuse_if_in_use
+from controller.brokers.kraft.migration.kafka_folder import (
+    HAND_BACK,
+    KafkaFolder,
+    free_left,
+    read_folder,
+    refuse_if_in_use,
+    take_partition,
+    write_folder,
+)
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory

@@ -24,8 +24,7 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.migration.adopting import COMMAND, adopted
-from controller.brokers.kraft.migration.handing_back import HAND_BACK
-from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
+from controller.brokers.kraft.migration.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.partitions.changes import upkeep_of
 from controller.machine.state import Cluster, DictTopics, Quorum, State
