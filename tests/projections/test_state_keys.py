@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from controller.brokers.kraft.log import acl_ids, projector
+from controller.brokers.kraft.log import projector
 from controller.stream.log import partition
 from events.logs.archive import manifest
 from projections.store import (
@@ -38,7 +38,7 @@ OF_A_LOG = {
     "archive": manifest.NOTED,
 }
 OF_A_PARTITION = {"position": partition.POSITION}
-OF_A_VOTER = {"mark": projector.MARK, "ids of entries": acl_ids.ENTRY}
+OF_A_VOTER = {"mark": projector.MARK, "ids of entries": projector.ENTRY}
 
 
 def test_no_key_begins_as_another() -> None:
