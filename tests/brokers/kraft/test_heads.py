@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.brokers.cluster.wire import Address
-from controller.brokers.kraft import heads, missed
+from controller.brokers.kraft import catch_up
 from controller.brokers.kraft.log import projector
 from events.logs.log import EventLog
 from projections.store import tree
@@ -44,9 +44,9 @@ def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
         end, root = tree.head_of(of, size)
         return end, b"x" * 32 if of is log else root
 
-    for module in (heads, projector):
+    for module in (catch_up, projector):
         monkeypatch.setattr(module, "kept_head", kept_head)
-    monkeypatch.setattr(missed, "head_of", head_of)
+    monkeypatch.setattr(catch_up, "head_of", head_of)
 
 
 @pytest.mark.parametrize("changed", ["nobody", "a follower", "the leader"])

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import access_records, projection
+from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import Pair, carrying
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
@@ -281,11 +281,11 @@ class MetadataProjector:
         yet, and then all that there is."""
         if not after.features:
             return []
-        records = access_records.credential_and_quota_records(before, after)
-        gone, new = access_records.acl_changes(before.acls, after.acls)
-        records += [access_records.acl_removal(self._acl_ids.take(acl)) for acl in gone]
+        records = projection.credential_and_quota_records(before, after)
+        gone, new = projection.acl_changes(before.acls, after.acls)
+        records += [projection.acl_removal(self._acl_ids.take(acl)) for acl in gone]
         for offset, acl in enumerate(new, next_offset + len(records)):
-            records.append(access_records.acl_record(acl, self._acl_ids.give(acl, offset)))
+            records.append(projection.acl_record(acl, self._acl_ids.give(acl, offset)))
         return records
 
     def _note_epoch(self, event: catalog.Event, offset: int) -> None:
