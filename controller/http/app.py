@@ -115,7 +115,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     """The application, under the names that it goes by. Brokers can be added and stopped only where they are a
     simulated one."""
     given: dict[str, object] = {
-        "gateway": parts.api,
+        "controller_api": parts.api,
         "why_not": lambda: health.why_not_ready(parts.api),
         "trouble": parts.api.archive_error,
         "queries": parts.query,

@@ -62,7 +62,7 @@ class Site:
 
     def __init__(
         self,
-        api: ControllerApi,
+        controller_api: ControllerApi,
         queries: Questions,
         reading: Reading,
         changes: Changes,
@@ -70,17 +70,22 @@ class Site:
         **more: object,
     ) -> None:
         """`more` is what else handlers of the JSON are given, by name."""
-        self.api = api
+        self.api = controller_api
         self.changes = changes
         self.tokens = Tokens()
         self._queries = queries
         self._reading = reading
         self._engine = engine
         as_it_is: Any = _AsItIs(reading)
-        reader = Reader(api, queries, as_it_is)
+        reader = Reader(controller_api, queries, as_it_is)
         self._given = {
-            **more, "gateway": api, "queries": queries, "reading": as_it_is, "reader": reader, "changes": changes,
-        }  # fmt: skip
+            **more,
+            "controller_api": controller_api,
+            "queries": queries,
+            "reading": as_it_is,
+            "reader": reader,
+            "changes": changes,
+        }
         self._density: tuple[float, Density | None] | None = None
 
     async def shown(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:

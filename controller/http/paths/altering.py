@@ -41,28 +41,33 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
-    api: NamedDependency[ControllerApi],
+    controller_api: NamedDependency[ControllerApi],
     changes: NamedDependency[Changes],
     validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
 ) -> AlteredShape:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(api, changes, request, name, await read_body(request, AlterBody), validate_only)
+    return await alter(controller_api, changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
-    api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
+    controller_api: ControllerApi,
+    changes: Changes,
+    request: HttpRequest,
+    name: str,
+    body: AlterBody,
+    validate_only: bool = False,
 ) -> AlteredShape:
     """The answer to a change. Raises Refused."""
     stamps = changes.stamps(request, is_dry_run=validate_only)
-    command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
-    answer = await changes.answer(command, lambda put: api.submit_change([put], body.timeout_ms))
+    command = _command(controller_api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
+    answer = await changes.answer(command, lambda put: controller_api.submit_change([put], body.timeout_ms))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.altered(answer, api.topic(name), validate_only)
+    return to_json.altered(answer, controller_api.topic(name), validate_only)
 
 
 def _command(
-    api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
+    controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: one of configs and num_partitions, and not both")
@@ -70,10 +75,10 @@ def _command(
         raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: they go with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
         return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
-    denied, count = api.denial(caller, "Alter", topic), body.num_partitions
+    denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
 
 

@@ -36,7 +36,7 @@ from projections.queries.proving import (
 from projections.queries.query import Query, Questions
 from projections.store.tree import TreeBehind
 
-_Gateway = NamedDependency[ControllerApi]
+_Api = NamedDependency[ControllerApi]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
 _Sign = NamedDependency[Sign]
@@ -47,7 +47,7 @@ _From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, descript
 @get("/log/head")
 async def log_head(
     request: HttpRequest,
-    api: _Gateway,
+    controller_api: _Api,
     queries: _Queries,
     reading: _Reading,
     sign: _Sign,
@@ -59,14 +59,16 @@ async def log_head(
 ) -> Response[Consistency]:
     """How many events the log has, and the root of the Merkle tree over them (RFC 9162); signed where the service has a
     key."""
-    need_cluster(api, request)
-    return await reading.answer(head_since, part_of(queries, partition), api.controller.now_ms(), since, sign)
+    need_cluster(controller_api, request)
+    return await reading.answer(
+        head_since, part_of(queries, partition), controller_api.controller.now_ms(), since, sign
+    )
 
 
 @get("/log/proof")
 async def log_proof(
     request: HttpRequest,
-    api: _Gateway,
+    controller_api: _Api,
     queries: _Queries,
     reading: _Reading,
     sign: _Sign,
@@ -86,21 +88,21 @@ async def log_proof(
     if [offset, topic, request_id].count(None) != 2:
         raise refused(400, ErrorCode.INVALID_REQUEST, "give one of offset, topic and request")
     if topic is not None:
-        need_topic(api, request, topic)
+        need_topic(controller_api, request, topic)
     elif request_id is not None:
-        await Reader(api, queries, reading).need_request(request, request_id)
+        await Reader(controller_api, queries, reading).need_request(request, request_id)
     else:
-        need_cluster(api, request)
+        need_cluster(controller_api, request)
     wanted = Wanted(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
-    return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, api.controller.now_ms()))
+    return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, controller_api.controller.now_ms()))
 
 
 @get("/log/leaves")
 async def log_leaves(
     request: HttpRequest,
-    api: _Gateway,
+    controller_api: _Api,
     queries: _Queries,
     reading: _Reading,
     start: _From = 0,
@@ -108,7 +110,7 @@ async def log_leaves(
     partition: _Partition = None,
 ) -> Response[Leaves]:
     """The events as their tree is made over them: their canonical bytes in order, a page at a time."""
-    need_cluster(api, request)
+    need_cluster(controller_api, request)
     return await reading.answer(leaves, part_of(queries, partition), start, limit)
 
 

@@ -56,7 +56,7 @@ class BrokerControl(Protocol):
 
 
 _Brokers = NamedDependency[BrokerControl]
-_Gateway = NamedDependency[ControllerApi]
+_Api = NamedDependency[ControllerApi]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,9 +72,9 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(brokers: _Brokers, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
+async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerShape:
     """A further broker joins, with the next free id."""
-    need_cluster(api, request, "Alter")
+    need_cluster(controller_api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
@@ -83,30 +83,30 @@ async def add(brokers: _Brokers, api: _Gateway, request: HttpRequest) -> Simulat
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
 async def stop(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
 ) -> SimulatedBrokerShape:
     """A broker dies: it is fenced and its partitions get other leaders."""
-    need_cluster(api, request, "Alter")
+    need_cluster(controller_api, request, "Alter")
     brokers.stop_broker(broker_id)
     return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
 async def start(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
 ) -> SimulatedBrokerShape:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
-    need_cluster(api, request, "Alter")
+    need_cluster(controller_api, request, "Alter")
     brokers.start_broker(broker_id)
     return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
 async def delay(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, api: _Gateway
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
 ) -> SimulatedBrokerShape:
     """From now on a broker applies events so long after they are durable."""
-    need_cluster(api, request, "Alter")
+    need_cluster(controller_api, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
         brokers.set_delay(broker_id, body.delay_ms)

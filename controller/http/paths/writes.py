@@ -27,7 +27,7 @@ Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
-_Gateway = NamedDependency[ControllerApi]
+_Api = NamedDependency[ControllerApi]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
@@ -53,7 +53,7 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/topics", status_code=201, operation_class=described(CreateBody))
 async def create_topic(
     request: HttpRequest,
-    api: _Gateway,
+    controller_api: _Api,
     changes: _Changes,
     validate_only: Annotated[
         bool, QueryParameter(description="Check everything and show the replicas, create nothing")
@@ -63,25 +63,27 @@ async def create_topic(
 
     201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
     """
-    return await create(api, changes, request, await read_body(request, CreateBody), validate_only)
+    return await create(controller_api, changes, request, await read_body(request, CreateBody), validate_only)
 
 
 async def create(
-    api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
+    controller_api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedShape]:
     """The answer to a create. Raises Refused."""
     command = create_command(
         body,
         new_topic_ids(1)[0],
         validate_only=validate_only,
-        denied=api.denial_of_create(caller_of(request), body.name),
+        denied=controller_api.denial_of_create(caller_of(request), body.name),
         **changes.stamps(request, is_dry_run=validate_only),
     )
-    answer = await changes.answer(command, lambda put: api.submit([put], 0 if validate_only else body.timeout_ms))
+    answer = await changes.answer(
+        command, lambda put: controller_api.submit([put], 0 if validate_only else body.timeout_ms)
+    )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
-    shown = to_json.created(answer, api.cluster.live, validate_only)
+    shown = to_json.created(answer, controller_api.cluster.live, validate_only)
     return Response(shown, status_code=status, headers={} if validate_only else located(body.name))
 
 
@@ -89,14 +91,14 @@ async def create(
 async def delete_topic(
     name: FromPath[str],
     request: HttpRequest,
-    api: _Gateway,
+    controller_api: _Api,
     changes: _Changes,
 ) -> DeletedShape:
     """Delete a topic. Its history stays."""
-    denied = api.denial_of_delete(caller_of(request), name)
+    denied = controller_api.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
-    known = api.topic(name)
-    answer = await changes.answer(command, lambda put: api.submit_change([put]))
+    known = controller_api.topic(name)
+    answer = await changes.answer(command, lambda put: controller_api.submit_change([put]))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.deleted(answer, known)
