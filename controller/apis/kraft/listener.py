@@ -62,8 +62,10 @@ def kraft_listener(
     led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
     table = rows({**led, **of_quorum, **not_expected}, versions_max)
     envelope = EnvelopeHandler(table, lambda context: api.grants(context, "ClusterAction"))
-    api = APIS[ApiKey.ENVELOPE]
-    table[ApiKey.ENVELOPE] = ApiHandler(api.min_version, api.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads))
+    envelope_api = APIS[ApiKey.ENVELOPE]
+    table[ApiKey.ENVELOPE] = ApiHandler(
+        envelope_api.min_version, envelope_api.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads)
+    )
     return table
 
 
