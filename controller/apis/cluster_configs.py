@@ -18,8 +18,8 @@ from controller.access.authorizer import Operation
 from controller.apis.bounds import slices
 from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.passing_through import PassOn
+from controller.brokers.cluster.connections import CLIENT_ID, Address, ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated
-from controller.brokers.cluster.wire import CLIENT_ID, Address, ClusterUnreachable
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import (
     NO_RESPONSE,

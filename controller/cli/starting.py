@@ -58,7 +58,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     import uvloop
 
     from controller.access.users_file import UsersFileError
-    from controller.brokers.cluster.wire import ClusterUnreachable
+    from controller.brokers.cluster.connections import ClusterUnreachable
     from controller.brokers.kraft.quorum.files import LogCorrupted
     from controller.brokers.kraft.quorum.folder import FolderError
     from controller.brokers.kraft.quorum.joining import QuorumError

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from controller.apis.cluster_configs import RESOURCES_AT_ONCE, to_brokers
-from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.codec.codec import decode_request, encode_response, parse_header
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey

@@ -20,7 +20,7 @@ from controller.apis.passing_through import (
     showing_addresses,
     to_broker,
 )
-from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
     ApiHandler,

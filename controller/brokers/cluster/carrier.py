@@ -18,10 +18,10 @@ import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
 from structlog.typing import FilteringBoundLogger
 
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.facts import brokers_of
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.security import NotAuthenticated
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic

@@ -27,8 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.wire import (
+from controller.brokers.cluster.connections import (
     CLIENT_ID,
     CORRELATION_ID,
     Address,
@@ -37,6 +36,7 @@ from controller.brokers.cluster.wire import (
     M,
     decoded,
 )
+from controller.brokers.cluster.security import Security
 from controller.kafka.codec.codec import encode_request
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import alter_partition_reassignments as reassignments

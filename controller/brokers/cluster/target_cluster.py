@@ -28,11 +28,11 @@ from controller.brokers.cluster.carrier import (
     Planned,
     action_of,
 )
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.facts import Past, left_open, past_of
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, Clearance

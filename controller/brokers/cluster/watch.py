@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.facts import Past, differs, known
 from controller.brokers.cluster.link import ClusterLink, Look, SeenBroker, SeenTopic
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (

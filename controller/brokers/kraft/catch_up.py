@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from controller.brokers.cluster.wire import Address
+from controller.brokers.cluster.connections import Address
 from controller.brokers.kraft.log.batches import BrokenBatch, carried
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode

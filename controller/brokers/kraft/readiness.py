@@ -19,9 +19,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from controller.brokers.cluster import wire
+from controller.brokers.cluster import connections
+from controller.brokers.cluster.connections import ClusterUnreachable, M
 from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.wire import ClusterUnreachable, M
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.messages import ApiKey, Message, list_offsets
 from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated, Security
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.machine.state import Cluster
 from controller.serving.process import reached
 from controller.serving.reach_cluster import ReachedCluster, reach_as

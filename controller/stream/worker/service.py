@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.wire import ClusterUnreachable
 from controller.engine.background import Background
 from controller.engine.reports import Reports
 from controller.engine.stamps import Stamps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.cluster.wire import Address
+from controller.brokers.cluster.connections import Address
 from controller.brokers.kraft import catch_up
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record

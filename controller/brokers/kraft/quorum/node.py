@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from controller.brokers.cluster.connections import Address
 from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.wire import Address
 from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.peers import Peers

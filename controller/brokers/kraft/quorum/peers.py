@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from controller.brokers.cluster.connections import Address, BrokerConnection, ClusterUnreachable
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security
-from controller.brokers.cluster.wire import Address, BrokerConnection, ClusterUnreachable
 from controller.kafka.messages import APIS, Api, ApiKey, Message
 from controller.kafka.messages.api_versions import (
     ApiVersion,
