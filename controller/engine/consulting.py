@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from controller.brokers.cluster.carrier import Planned
+from controller.brokers.cluster.actions import Planned
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.state import Settings, State

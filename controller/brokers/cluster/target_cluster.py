@@ -17,7 +17,7 @@ from contextlib import suppress
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.carrier import (
+from controller.brokers.cluster.actions import (
     Carrier,
     Clearing,
     Configure,

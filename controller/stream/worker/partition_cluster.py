@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.carrier import Planned
+from controller.brokers.cluster.actions import Planned
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand

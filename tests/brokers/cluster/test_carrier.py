@@ -9,7 +9,7 @@ from typing import Any
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from controller.brokers.cluster.carrier import Carrier, Configure, Create, Delete, Grow
+from controller.brokers.cluster.actions import Carrier, Configure, Create, Delete, Grow
 from controller.brokers.cluster.link import Refusal
 from controller.machine.errors import ErrorCode
 from events.catalog import Partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.brokers.cluster.carrier import Configure, Create, Delete, Fill, Grow, action_of, config_steps
+from controller.brokers.cluster.actions import Configure, Create, Delete, Fill, Grow, action_of, config_steps
 from controller.brokers.cluster.facts import brokers_of, differs, known, left_open, past_of
 from controller.brokers.cluster.link import SeenTopic
 from controller.machine.commands.cluster import SeenPartition

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.brokers.cluster.carrier import Planned
+from controller.brokers.cluster.actions import Planned
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
