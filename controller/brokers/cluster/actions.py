@@ -19,8 +19,8 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.facts import brokers_of
 from controller.brokers.cluster.link import ClusterLink, Refusal
+from controller.brokers.cluster.reconciliation import brokers_of
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode

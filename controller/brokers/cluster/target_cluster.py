@@ -29,8 +29,8 @@ from controller.brokers.cluster.actions import (
     action_of,
 )
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.facts import Past, left_open, past_of
 from controller.brokers.cluster.link import ClusterLink, Refusal
+from controller.brokers.cluster.reconciliation import Past, left_open, past_of
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import CommandSink

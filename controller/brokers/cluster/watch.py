@@ -15,8 +15,8 @@ from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.facts import Past, differs, known
 from controller.brokers.cluster.link import ClusterLink, Look, SeenBroker, SeenTopic
+from controller.brokers.cluster.reconciliation import Past, differs, known
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from controller.brokers.cluster.actions import Configure, Create, Delete, Fill, Grow, action_of, config_steps
-from controller.brokers.cluster.facts import brokers_of, differs, known, left_open, past_of
 from controller.brokers.cluster.link import SeenTopic
+from controller.brokers.cluster.reconciliation import brokers_of, differs, known, left_open, past_of
 from controller.machine.commands.cluster import SeenPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
