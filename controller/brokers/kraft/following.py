@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
 from controller.brokers.kraft.importing.batch import Transactions, differs, discovering, numbered
-from controller.brokers.kraft.importing.reading import Discovered
+from controller.brokers.kraft.importing.collector import Discovered
 from controller.brokers.kraft.importing.snapshot import discovered_snapshot, wire_in
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import (

@@ -21,7 +21,7 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
-from controller.brokers.kraft.importing.reading import Discovered, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.collector import Discovered, Reading, is_passed_over, record_in_words, source_of
 from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChanges
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import RecordBatch

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.reading import Reading, Source
+from controller.brokers.kraft.importing.collector import Reading, Source
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges, acl_of
-from controller.brokers.kraft.importing.reading import Discovered, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.collector import Discovered, Reading, is_passed_over, record_in_words, source_of
 from controller.brokers.kraft.importing.topic_changes import (
     added,
     configured,

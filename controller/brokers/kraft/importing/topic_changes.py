@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from controller.brokers.kraft.importing.reading import Reading, Source
+from controller.brokers.kraft.importing.collector import Reading, Source
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord
 from controller.brokers.kraft.log.projection import ELR_SINCE, TOPICS, config_records, partition_record

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.reading import Discovered, Reading, Source, together
+from controller.brokers.kraft.importing.collector import Discovered, Reading, Source, together
 from controller.brokers.kraft.importing.snapshot import difference
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from controller.brokers.kraft.importing.batch import discovering
-from controller.brokers.kraft.importing.reading import Discovered, together
+from controller.brokers.kraft.importing.collector import Discovered, together
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version

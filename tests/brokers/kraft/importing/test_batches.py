@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from controller.brokers.kraft.importing import reading
+from controller.brokers.kraft.importing import collector
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import topic_records
 from events.catalog import CreateAnswered, TopicVanished

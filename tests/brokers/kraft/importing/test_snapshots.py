@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.importing import reading
+from controller.brokers.kraft.importing import collector
 from controller.brokers.kraft.importing.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
