@@ -225,7 +225,7 @@ class PartitionDuties:
     def trouble(self) -> str | None:
         """Why what is decided cannot be carried out now; None when it can, or is not by a cluster."""
         brokers = [duties.brokers for duties in self._duties.values()]
-        troubles = [brokers.trouble for brokers in brokers if isinstance(brokers, PartitionCluster) and brokers.trouble]
+        troubles = [each.error for each in brokers if isinstance(each, PartitionCluster) and each.error]
         return troubles[0] if troubles else None
 
     @property
