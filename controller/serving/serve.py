@@ -282,7 +282,7 @@ class Service:
             return
         if isinstance(self.brokers, TargetCluster):
             brokers = self.brokers
-            self.api.brokers_error = lambda: brokers.trouble and f"the cluster cannot be reached: {brokers.trouble}"
+            self.api.brokers_error = lambda: brokers.error and f"the cluster cannot be reached: {brokers.error}"
             return
         assert isinstance(self.brokers, SimulatedBrokers), "there is no other"
         self.brokers.default_endpoints = listening.advertised
