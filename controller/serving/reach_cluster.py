@@ -14,7 +14,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.link import ClusterLink, Look
+from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.brokers.cluster.target_cluster import History, TargetCluster, WatchTimes
 from controller.settings.load import ServeSettings, SettingsError
@@ -64,7 +64,7 @@ async def reach_as(
     log: FilteringBoundLogger,
     *,
     within_s: float = REACH_WITHIN_S,
-    check: Callable[[Look], None] = lambda _: None,
+    check: Callable[[ClusterMetadata], None] = lambda _: None,
 ) -> ReachedCluster:
     """Connect to a cluster; `check` sees the first look at it. Raises SettingsError where it does not take the
     credentials, ClusterUnreachable, and what `check` raises."""
@@ -109,7 +109,7 @@ def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 
-async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float) -> Look:
+async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float) -> ClusterMetadata:
     deadline = asyncio.get_running_loop().time() + within_s
     is_logged = False
     while True:
@@ -127,7 +127,7 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogg
             await asyncio.sleep(0.5)
 
 
-def _check(look: Look, settings: ServeSettings) -> None:
+def _check(look: ClusterMetadata, settings: ServeSettings) -> None:
     if settings.cluster_id is not None and settings.cluster_id != look.cluster_id:
         raise SettingsError(
             f"cluster.id={settings.cluster_id} is not the id of the cluster that carries decisions out, which is "

@@ -132,7 +132,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
     partitions: tuple[SeenPartition, ...]
 
 
-class Look(msgspec.Struct, frozen=True):
+class ClusterMetadata(msgspec.Struct, frozen=True):
     """What one broker shows: the live brokers, and those of the wanted topics that it knows."""
 
     cluster_id: str
@@ -175,20 +175,20 @@ class ClusterLink:
 
     # --- looks
 
-    async def look(self, topics: Iterable[str] | None = ()) -> Look:
+    async def look(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
         """The brokers and these topics (None: all), from one broker. Raises ClusterUnreachable."""
         return _look_of((await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(topics), MetadataResponse))[1])
 
-    async def look_at_all(self) -> tuple[bytes, Look]:
+    async def look_at_all(self) -> tuple[bytes, ClusterMetadata]:
         """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
         same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
         return await self._looks.answer()
 
-    async def _look_at_all(self) -> tuple[bytes, Look]:
+    async def _look_at_all(self) -> tuple[bytes, ClusterMetadata]:
         payload, answer = await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(None), MetadataResponse)
         return payload, _look_of(answer)
 
-    async def look_at(self, address: Address, topics: Iterable[str]) -> Look:
+    async def look_at(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
         """What a certain broker knows of these topics. Raises ClusterUnreachable."""
         request = _about(topics)
         return _look_of(
@@ -348,10 +348,10 @@ def _about(topics: Iterable[str] | None) -> MetadataRequest:
     return MetadataRequest(topics=named, allow_auto_topic_creation=False)
 
 
-def _look_of(answer: MetadataResponse) -> Look:
+def _look_of(answer: MetadataResponse) -> ClusterMetadata:
     brokers = tuple(SeenBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers)
     known = (_topic_of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
-    return Look(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
+    return ClusterMetadata(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
 
 
 def _topic_of(topic: TopicAnswer) -> SeenTopic:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.link import ClusterLink, Look, SeenBroker, SeenTopic
+from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
 from controller.brokers.cluster.reconciliation import Past, differs, known
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
@@ -130,7 +130,7 @@ class ClusterWatch:
             )
         )
 
-    async def _compare(self, look: Look) -> bool:
+    async def _compare(self, look: ClusterMetadata) -> bool:
         """Put what differs; whether nothing did."""
         agrees, fresh = True, list[SeenTopic]()
         for topics in _slices(look.topics.values()):
@@ -180,7 +180,7 @@ class ClusterWatch:
             )
         )
 
-    async def _report_gone(self, look: Look) -> bool:
+    async def _report_gone(self, look: ClusterMetadata) -> bool:
         """Put which topics are gone; whether none is missing."""
         agrees = True
         after: str | None = None
