@@ -114,7 +114,7 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogg
     is_logged = False
     while True:
         try:
-            return await link.look()
+            return await link.metadata()
         except NotAuthenticated as error:
             raise SettingsError(f"the cluster at {bootstrap}: {error}") from None
         except ClusterUnreachable as error:

@@ -62,7 +62,7 @@ async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafk
     try:
         name = f"by-{mechanism.lower()}"
         assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
-        assert [broker.broker_id for broker in (await link.look([name])).brokers] == [1]
+        assert [broker.broker_id for broker in (await link.metadata([name])).brokers] == [1]
     finally:
         link.close()
 
@@ -89,7 +89,7 @@ async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKa
     link = ClusterLink(guarded.bootstrap, security_of(properties))
     try:
         with pytest.raises(NotAuthenticated, match="does not take the credentials: Authentication failed"):
-            await link.look()
+            await link.metadata()
     finally:
         link.close()
 
