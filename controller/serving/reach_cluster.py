@@ -71,7 +71,7 @@ async def reach_as(
     link = ClusterLink(bootstrap, security)
     try:
         look = await _first_look(link, bootstrap, log, within_s)
-        await link.ask_versions()
+        await link.refresh_api_versions()
         check(look)
     except BaseException:
         link.close()

@@ -219,7 +219,7 @@ class ClusterLink:
         answer = await self.connections.call(address, key, LOG_DIRS_VERSION, request, kind)
         return {each.log_dir: each.is_cordoned for each in answer.results if not each.error_code}
 
-    async def ask_versions(self) -> None:
+    async def refresh_api_versions(self) -> None:
         """Learn which APIs brokers speak, and their features. Raises ClusterUnreachable."""
         request, answer = (
             ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"),

@@ -244,7 +244,7 @@ class TargetCluster:
                 await self._look()
                 if self._loop.time() >= configs_due:
                     await self._watch.look_at_configs()
-                    await self.link.ask_versions()
+                    await self.link.refresh_api_versions()
                     await self._watch.look_at_log_dirs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False

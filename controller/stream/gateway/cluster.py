@@ -56,7 +56,7 @@ class GatewayCluster:
         assert self._reached is not None, "it was reached"
         while True:
             try:
-                await self._reached.link.ask_versions()
+                await self._reached.link.refresh_api_versions()
                 trouble = None
             except (ClusterUnreachable, NotAuthenticated) as error:
                 trouble = str(error)
