@@ -46,14 +46,14 @@ def to_brokers(
     api: ControllerApi,
     own: dict[int, ApiHandler],
     spoken: Iterable[ApiVersion],
-    pass_on: PassOn,
+    forward: PassOn,
     broker_id: BrokerId | None = None,
 ) -> dict[int, ApiHandler]:
     """The rows of a listener's table for requests about configs; `own` are the rows for what is answered here,
     `spoken` the versions of brokers."""
     versions = {api.api_key: (api.min_version, api.max_version) for api in spoken}
     return {
-        key: replace(own[key], handle=_Split(api, own[key].handle, versions[key], pass_on, broker_id))
+        key: replace(own[key], handle=_Split(api, own[key].handle, versions[key], forward, broker_id))
         for key in _OPERATIONS
         if key in own and key in versions
     }
@@ -67,13 +67,13 @@ class _Split:
         api: ControllerApi,
         own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]],
         versions: tuple[int, int],
-        pass_on: PassOn,
+        forward: PassOn,
         broker_id: BrokerId | None,
     ) -> None:
         self._api = api
         self._own = own
         self._versions = versions
-        self._pass_on = pass_on
+        self._pass_on = forward
         self._broker_id = broker_id
 
     def __call__(self, context: RequestContext, request: Any) -> Any:

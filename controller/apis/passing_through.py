@@ -145,7 +145,7 @@ class SentOn:
         return asyncio.get_running_loop().time() - sent_s < BACK_WITHIN_S
 
 
-def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassOn:
+def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
     """Passes everything on to one broker, wherever it is now."""
 
     async def pass_to(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
@@ -153,7 +153,7 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, pass_on: PassOn) -> PassO
         if broker is None or not broker.endpoints:
             raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
         endpoint = broker.endpoints[0]
-        return await pass_on(payload, within_s, (endpoint.host, endpoint.port))
+        return await forward(payload, within_s, (endpoint.host, endpoint.port))
 
     return pass_to
 
@@ -191,7 +191,7 @@ def closing(spoken: Iterable[ApiVersion], clients: RecordClients) -> dict[int, A
 def passing(
     spoken: Iterable[ApiVersion],
     own: Collection[int],
-    pass_on: PassOn,
+    forward: PassOn,
     may_pass: Callable[[RequestContext], bool],
     clients: RecordClients,
     sent_on: SentOn | None = None,
@@ -212,7 +212,7 @@ def passing(
 
     async def passed(request: PassedRequest) -> PassedAnswer:
         try:
-            return PassedAnswer(frame=await pass_on(request.frame, WITHIN_S))
+            return PassedAnswer(frame=await forward(request.frame, WITHIN_S))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
             raise Disconnect(f"nobody to pass it to: {unreachable}") from unreachable
 

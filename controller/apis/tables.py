@@ -112,12 +112,12 @@ def cluster_listener(
     """A listener in front of a cluster: this process's own, or that of the broker `broker_id`. Requests that are not
     about topics go to that broker, else to any. `clients` is shared by all listeners."""
     spoken = link.spoken.api_keys
-    pass_on = link.pass_on if broker_id is None else to_broker(api, broker_id, link.pass_on)
+    forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_reading(api), **administration(api)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
-    table |= to_brokers(api, table, spoken, pass_on, broker_id)
+    table |= to_brokers(api, table, spoken, forward, broker_id)
     own, is_a_brokers = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     table[ApiKey.METADATA] = showing_addresses(table[ApiKey.METADATA], clients, closes=is_a_brokers)
     if is_a_brokers:
@@ -126,7 +126,7 @@ def cluster_listener(
     if sent_on is not None:
         table[ApiKey.METADATA] = sent_on.answering(table[ApiKey.METADATA])
     may_pass = partial(api.grants, operation="ClusterAction")
-    passed = passing(spoken, own, pass_on, may_pass, clients, sent_on)
+    passed = passing(spoken, own, forward, may_pass, clients, sent_on)
     return with_api_versions(
         table | passed,
         supported_features=link.spoken.supported_features,

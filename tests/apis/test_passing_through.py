@@ -159,12 +159,12 @@ async def test_a_request_at_a_brokers_listener_goes_to_where_that_broker_is_now(
         return ANSWER
 
     api = ControllerApi()
-    pass_on = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
+    forward = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
     with pytest.raises(ClusterUnreachable, match="broker 5 is not registered"):
-        await pass_on(b"", 1)
+        await forward(b"", 1)
     for port in (9092, 9095):
         api.moves(port)
-        assert await pass_on(b"", 1) == ANSWER
+        assert await forward(b"", 1) == ANSWER
     assert went == [("broker5", 9092), ("broker5", 9095)]
 
 

@@ -227,7 +227,7 @@ class ClusterLink:
         )
         _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, answer)
 
-    async def pass_on(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
+    async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises
         ClusterUnreachable."""
         return await self.connections.exchange(to or self._first(), payload, within_s)
