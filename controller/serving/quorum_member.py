@@ -294,7 +294,7 @@ class Member:
 
     def _note_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
-        self.replication.note_role(role)
+        self.replication.on_role_changed(role)
 
     async def _refuse_a_double(self, client: QuorumClient) -> None:
         """Raise QuorumError where a voter of this id has a folder that is not the new one that this node would make."""

@@ -38,7 +38,7 @@ class Process:
         self.node, self.log = seat.node, InMemoryLog("cluster")
         projector = MetadataProjector(self.log)
         self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
-        self.node.on_role = self.replication.note_role
+        self.node.on_role = self.replication.on_role_changed
         self.settings = (("num.partitions", str(seat.id)),)
         heard = Heard()
         self.controller = Controller(

@@ -95,7 +95,7 @@ class QuorumReplication:
         leader = self.quorum.leading
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
-    def note_role(self, role: RoleChanged) -> None:
+    def on_role_changed(self, role: RoleChanged) -> None:
         """Role, epoch or leader changed."""
         self._node.wish(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):

@@ -47,7 +47,7 @@ class Desk:
         self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
         self.replication.on_lost = self._lost
         self.seat.pages = lambda request: self.replication.pages.respond(request, self.replication.applied)
-        self.node.on_role = self.replication.note_role
+        self.node.on_role = self.replication.on_role_changed
         self.load()
 
     @property

@@ -93,7 +93,7 @@ class ControllerProcess(Serving):
         self.replication = QuorumReplication(
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
-        self.node.on_role = self.replication.note_role
+        self.node.on_role = self.replication.on_role_changed
         self.brokers = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
         self.brokers.on_lead = lambda: self._register(encode_record(registration))
