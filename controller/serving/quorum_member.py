@@ -167,7 +167,7 @@ class Member:
             time.monotonic,
             applied,
         )
-        self._keep_flushed = lambda: self.replication.keep_flushed(flush)
+        self._keep_flushed = lambda: self.replication.flush_periodically(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""

@@ -109,7 +109,7 @@ class QuorumReplication:
         if not self.quorum.can_lead and not self.following.unsupported and not self.heads.is_wrong:
             self._node.veto(True)
 
-    async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
+    async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
         """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
         flushed = 0
         while True:

@@ -129,7 +129,7 @@ class ControllerProcess(Serving):
         await self.controller.start(self._settings, RELEASE)
         self.node.start()
         self.node.ended.add_done_callback(self._ended)
-        self.controller.background(self.replication.keep_flushed(self.log.flushed))
+        self.controller.background(self.replication.flush_periodically(self.log.flushed))
 
     def _ended(self, ended: asyncio.Future[None]) -> None:
         if ended.cancelled() or ended.exception() is None or not self.alive:
