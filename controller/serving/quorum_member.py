@@ -155,7 +155,7 @@ class Member:
         self.node.on_role = self._note_role
 
         async def applied() -> int:
-            end = self.replication.note_applied()
+            end = self.replication.record_applied()
             await flush()
             return end
 

@@ -119,12 +119,12 @@ class QuorumReplication:
                 with suppress(LogError):  # the next write fails, and is what is recovered from
                     await flush()
 
-    def note_applied(self) -> int:
+    def record_applied(self) -> int:
         """Write down up to where the metadata log is in the event log, also where nothing was decided since the last
         event; returns it. Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
-            self._log.note({MARK: self._projector.note_applied(end)})
+            self._log.note({MARK: self._projector.record_applied(end)})
             self._projector.became_durable()
         return end
 

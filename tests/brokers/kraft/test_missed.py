@@ -29,7 +29,7 @@ async def cut_short(desk: Desk) -> None:
 
     async def applied() -> int:
         desk.log.flush()
-        return desk.replication.note_applied()
+        return desk.replication.record_applied()
 
     for _ in range(2):
         desk.node.append([(None, encode_record(kinds.NoOpRecord()))])

@@ -187,7 +187,7 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
             await one.node.committed(last)
             for desk in (one, other):
                 if desk is other and number % 2:
-                    desk.replication.note_applied()
+                    desk.replication.record_applied()
                     desk.load()
                 await desk.follow()
         assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]

@@ -347,7 +347,7 @@ class MetadataProjector:
         """The commit of the last `changes` is no batch of ours."""
         self._begin(-1)
 
-    def note_applied(self, end: int) -> bytes:
+    def record_applied(self, end: int) -> bytes:
         """The value of the mark where all below `end` is in the event log, since the rest decided nothing."""
         self._staged = replace(self._staged, applied=end)
         return _encode(self._staged)
