@@ -114,7 +114,7 @@ class BrokerHeartbeatHandler:
         applied_end = request.current_metadata_offset + 1
         membership.applied(broker.broker_id, applied_end)
         if not broker.fenced:
-            self._confirmations.take_applied(broker.broker_id, applied_end)
+            self._confirmations.confirm_applied(broker.broker_id, applied_end)
         caught_up = request.current_metadata_offset >= request.broker_epoch
         next_ = await self._next(broker, request, caught_up)
         for command in self._commands(broker, request, next_):

@@ -149,7 +149,7 @@ class Confirmations:
         """A commit is durable: the metadata log ends at `end`, the event log has all up to `offset`."""
         self._applied.note(end, offset)
 
-    def take_applied(self, broker_id: BrokerId, end: int) -> None:
+    def confirm_applied(self, broker_id: BrokerId, end: int) -> None:
         """A broker has applied the metadata log below `end`."""
         self.take(broker_id, self._applied.event_at(end))
 
