@@ -46,7 +46,7 @@ class BrokerRegistrationHandler:
             return BrokerRegistrationResponse(error_code=code)
         if await self._leads_on(broker_id, request.incarnation_id.hex()):
             return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-        clean = membership.ended_in_order(broker_id, request.previous_broker_epoch)
+        clean = membership.shut_down_cleanly(broker_id, request.previous_broker_epoch)
         command = commands.RegisterBroker(
             **stamp(self._api.controller, "kraft"),
             broker_id=broker_id,

@@ -142,7 +142,7 @@ class Membership:
             return None
         return self._projector.broker_epoch(broker_id)
 
-    def ended_in_order(self, broker_id: BrokerId, epoch: int) -> bool:
+    def shut_down_cleanly(self, broker_id: BrokerId, epoch: int) -> bool:
         """Whether a broker that registers has all that it had: it ended in order, as all its directories say, in
         `epoch`, as on the wire, which is that of its newest registration (KIP-966). It is -1 before version 3, and of
         who did not. Kafka believes no broker that it has forgotten; here one without replicas has lost nothing."""

@@ -191,7 +191,7 @@ def test_a_broker_is_believed_that_it_lost_nothing_where_its_newest_registration
     cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
     controller = Mock(store=Mock(durable_cluster=cluster, has_replicas=lambda _: has_replicas))
     members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
-    assert members.ended_in_order(BrokerId(1), epoch) is in_order
+    assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
 def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:

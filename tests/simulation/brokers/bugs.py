@@ -47,7 +47,7 @@ BUGS: Final[Bugs] = {
         (rules, "election_for", lambda *_: Election.UNCLEAN)
     ],
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
-    "whoever comes back has lost nothing": [(Membership, "ended_in_order", lambda *_: True)],
+    "whoever comes back has lost nothing": [(Membership, "shut_down_cleanly", lambda *_: True)],
     "who is eligible comes back uncleanly where nobody leads, and stays so": [
         (rules, "is_kept_up", _kept_up_without_leader),
         (leadership, "is_kept_up", _kept_up_without_leader),
