@@ -133,7 +133,7 @@ class BrokerHeartbeatHandler:
         if broker.fenced:
             if request.want_shut_down or broker.leaving:
                 return Next.GONE
-            return Next.UNFENCED if caught_up and not request.want_fence and membership.may_return() else Next.FENCED
+            return Next.UNFENCED if caught_up and not request.want_fence and membership.may_unfence() else Next.FENCED
         if broker.leaving:
             return Next.GONE if await membership.has_left(broker.broker_id) else Next.LEAVING
         if request.want_fence:

@@ -180,7 +180,7 @@ class Membership:
         self.touch(broker_id)
         self._applied_ends[broker_id] = end
 
-    def may_return(self) -> bool:
+    def may_unfence(self) -> bool:
         """Whether a fenced broker may lead again: its partitions have been looked at since it lost its place."""
         return self._controller.is_settled()
 
