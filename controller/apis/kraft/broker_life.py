@@ -135,7 +135,7 @@ class BrokerHeartbeatHandler:
                 return Next.GONE
             return Next.UNFENCED if caught_up and not request.want_fence and membership.may_unfence() else Next.FENCED
         if broker.leaving:
-            return Next.GONE if await membership.has_left(broker.broker_id) else Next.LEAVING
+            return Next.GONE if await membership.may_shut_down(broker.broker_id) else Next.LEAVING
         if request.want_fence:
             return Next.GONE if request.want_shut_down else Next.FENCED
         if request.want_shut_down:
