@@ -34,7 +34,9 @@ class AssignReplicasToDirsHandler:
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(
                 error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             )
-        if any(self._epochs.is_anothers(request.broker_id, directory.id_) for directory in request.directories):
+        if any(
+            self._epochs.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories
+        ):
             # A second process with the broker's id: it follows the metadata log, and takes the broker's epoch from
             # there. The two would undo each other's word for ever.
             return assign_replicas_to_dirs.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))

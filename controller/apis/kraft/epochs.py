@@ -15,7 +15,7 @@ class BrokerEpochs(Protocol):
         none. An epoch of -1, any, stays that."""
         ...
 
-    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+    def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
         """Whether the broker is known not to have this log directory."""
         ...
 

@@ -87,7 +87,7 @@ class Directories:
         """A broker is gone."""
         self._own.pop(broker_id, None)
 
-    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+    def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
         """Whether the broker registered without this directory."""
         own = self._own.get(BrokerId(broker_id), frozenset())
         return bool(own) and directory not in own and directory not in RESERVED_DIRECTORIES
@@ -205,9 +205,9 @@ class Membership:
         applied = min((self._applied_ends.get(each, 0) for each in self.cluster.live), default=end)
         return self._leaving.setdefault(broker_id, end) <= applied
 
-    def is_anothers(self, broker_id: int, directory: bytes) -> bool:
+    def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
         """Whether the broker is known not to have this log directory, which is then logged."""
-        anothers = self._directories.is_anothers(broker_id, directory)
+        anothers = self._directories.is_unknown_directory(broker_id, directory)
         if anothers:
             logger.warning(
                 "replicas are reported in a log directory that the broker has not: a second process with its id?",

@@ -144,7 +144,7 @@ def test_reassignments() -> None:
 
 def test_directories() -> None:
     api = ControllerApi()
-    epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_anothers=lambda *_: False)
+    epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_unknown_directory=lambda *_: False)
     parts = tuple(assign_replicas_to_dirs.RequestPartitionData(partition_index=index) for index in range(MANY))
     topic = assign_replicas_to_dirs.RequestTopicData(topic_id=api.topic.topic_id, partitions=parts)
     directory = assign_replicas_to_dirs.RequestDirectoryData(id_=b"d" * 16, topics=(topic,))

@@ -157,16 +157,16 @@ def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
 
 def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() -> None:
     known = Directories()
-    assert not known.is_anothers(1, TWO), "it registered before: nothing is known of it"
+    assert not known.is_unknown_directory(1, TWO), "it registered before: nothing is known of it"
     known.registered(BrokerId(1), (ONE,))
     lost = bytes(15) + b"\1"
-    assert [known.is_anothers(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
+    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
     known.registered(BrokerId(1), (TWO,))
-    assert [known.is_anothers(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
+    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
     known.registered(BrokerId(1), ())
-    assert not known.is_anothers(1, TWO), "one that does not report its directories"
+    assert not known.is_unknown_directory(1, TWO), "one that does not report its directories"
     known.forget(BrokerId(1))
-    assert not known.is_anothers(1, ONE)
+    assert not known.is_unknown_directory(1, ONE)
 
 
 def test_its_word_on_where_replicas_lie_is_refused() -> None:
