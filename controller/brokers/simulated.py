@@ -69,7 +69,7 @@ class SimulatedBrokers:
         self._sweeping: asyncio.Task[None] | None = None
         self._sweep_again = False
         self._stopped = False
-        self.on_life: Callable[[SimulatedBroker], None] | None = None
+        self.on_running_changed: Callable[[SimulatedBroker], None] | None = None
         """Called with each broker that starts or stops."""
 
     # --- the port
@@ -157,8 +157,8 @@ class SimulatedBrokers:
     # --- inside
 
     def _lives(self, broker: SimulatedBroker) -> None:
-        if self.on_life is not None:
-            self.on_life(broker)
+        if self.on_running_changed is not None:
+            self.on_running_changed(broker)
 
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
         sink = self._controller

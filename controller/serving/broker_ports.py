@@ -36,7 +36,7 @@ class BrokerDoors:
         self._kept: dict[BrokerId, socket.socket] = {}
         """The ports of brokers that do not listen, bound so that nobody else takes them: clients are refused."""
         self._turns: dict[BrokerId, asyncio.Task[None]] = {}
-        brokers.on_life = self._turn
+        brokers.on_running_changed = self._turn
         for broker in brokers.by_id.values():
             self._reserve(broker.broker_id)
 
@@ -54,7 +54,7 @@ class BrokerDoors:
 
     async def stop(self, deadline_s: float) -> None:
         """Close every listener; answers in flight may take until the deadline."""
-        self._brokers.on_life = None
+        self._brokers.on_running_changed = None
         await asyncio.gather(*self._turns.values())
         servers, self._servers = list(self._servers.values()), {}
         await asyncio.gather(*(server.stop(deadline_s) for server in servers))
