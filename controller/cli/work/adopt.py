@@ -17,7 +17,7 @@ from controller.brokers.kraft.migration.adopting import COMMAND, Adopted, adopte
 from controller.brokers.kraft.migration.kafka_folder import (
     HAND_BACK,
     KafkaFolder,
-    free_left,
+    free_departed,
     read_folder,
     refuse_if_in_use,
     take_partition,
@@ -92,7 +92,7 @@ def handback(options: argparse.Namespace) -> int:
             files = QuorumFiles(node.partition)
             try:
                 _check_alone(options.data, files, quorum)
-                left = free_left(files, quorum.node_id, _now_ms())
+                left = free_departed(files, quorum.node_id, _now_ms())
                 write_folder(
                     options.to,
                     node,

@@ -228,7 +228,7 @@ def write_folder(
     sync_folder(folder.parent)
 
 
-def free_left(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
+def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
     """Register the controllers that left so that they block no upgrade, in the log of the only voter; who they are.
     Raises MalformedRecord, BrokenBatch, OSError."""
     registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
