@@ -17,10 +17,10 @@ from controller.brokers.kraft.migration.adopting import COMMAND, Adopted, adopte
 from controller.brokers.kraft.migration.kafka_folder import (
     HAND_BACK,
     KafkaFolder,
+    copy_metadata_log,
     free_departed,
     read_folder,
     refuse_if_in_use,
-    take_partition,
     write_folder,
 )
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
@@ -162,7 +162,7 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
             raise FolderError(f"{options.data} holds a log of {log.next_offset} events: name an empty folder")
         quorum = taken.quorum
         epoch = max(folder.epoch, folder.quorum_state.epoch)
-        take_partition(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
+        copy_metadata_log(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     finally:

@@ -240,7 +240,7 @@ def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
     return tuple(sorted(left))
 
 
-def take_partition(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
+def copy_metadata_log(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
     """Copy a node's metadata folder into a data folder, for the node that leads on from it, under the directory id that
     votes, in a later epoch than any that is known. What is torn at the end is cut off. Raises FolderError, OSError."""
     partition = data / PARTITION
