@@ -19,7 +19,7 @@ from controller.kafka.messages.fetch import (
 )
 
 
-def image_in(data: Path) -> MetadataImage:
+def read_image(data: Path) -> MetadataImage:
     """Its newest snapshot and the batches since, folded."""
     files, image = QuorumFiles(data / PARTITION), MetadataImage()
     try:

@@ -54,7 +54,7 @@ from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn, Reading
-from tests.support.metadata_files import fetch_of, image_in, partition_of
+from tests.support.metadata_files import fetch_of, partition_of, read_image
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
 from tests.support.replayed import assert_proved
 from tests.support.wire import ConnectionClosed, Wire
@@ -90,7 +90,7 @@ def _check_history(data: Path) -> None:
         assert isinstance(state.topics, DictTopics)
         assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
         assert store.durable_cluster == state.cluster
-        assert differences(image_in(data), state) == []
+        assert differences(read_image(data), state) == []
     finally:
         log.close()
 

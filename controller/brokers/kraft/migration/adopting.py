@@ -53,7 +53,7 @@ class Adopted(msgspec.Struct, frozen=True):
 
 def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     """The metadata log in a folder, as events and as state keys. Raises FolderError for one that cannot be led on."""
-    image = image_in(folder)
+    image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
     reading = Reading(Source(request_id, COMMAND, "as it was"), image)
@@ -67,7 +67,7 @@ def _epochs(found: Discovered) -> dict[BrokerId, int]:
     return {broker_id: epoch for broker_id, epoch in found.wire.broker_epochs.items() if epoch is not None}
 
 
-def image_in(folder: KafkaFolder) -> MetadataImage:
+def read_image(folder: KafkaFolder) -> MetadataImage:
     """What the log in a folder says. Raises FolderError."""
     image = MetadataImage()
     try:
