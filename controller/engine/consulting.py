@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from controller.brokers.cluster.actions import Planned
+from controller.brokers.cluster.actions import PlannedCommand
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.state import Settings, State
@@ -23,7 +23,7 @@ from controller.policy.shown import as_policies_see_it
 class Clears(Protocol):
     """A cluster that is asked before a decision; see `controller.brokers.cluster.target_cluster`."""
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order."""
         ...
 
@@ -52,12 +52,12 @@ async def _judged(
 
 async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clears) -> list[TopicCommand]:
     """What would be refused here is put again as it is; of the rest the cluster is shown what would be decided."""
-    planned: list[Planned] = []
+    planned: list[PlannedCommand] = []
     for command in commands:
         dry: Any = replace(command, validate_only=True, clearance=Clearance())
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:
-            planned.append(Planned(command, answers[0].topic))
+            planned.append(PlannedCommand(command, answers[0].topic))
     clearances = await cluster.clear(planned)
     by_topic = {one.command.topic: clearance for one, clearance in zip(planned, clearances, strict=True)}
     return [replace(command, clearance=by_topic.get(command.topic, Clearance())) for command in commands]

@@ -323,7 +323,7 @@ CHANGE_WAITS_MS = 30_000
 DRY_RUN_BACKOFF_S_MAX = 2.0
 
 
-class Planned(NamedTuple):
+class PlannedCommand(NamedTuple):
     """A command, and the topic as it would be."""
 
     command: commands.TopicCommand
@@ -336,7 +336,7 @@ class Clearing:
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
-    async def clear(self, planned: Sequence[Planned]) -> list[commands.Clearance]:
+    async def clear(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
         """What the cluster says of each, in order."""
         creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
         answers = await asyncio.gather(
@@ -346,7 +346,7 @@ class Clearing:
         by_topic = {name: clearance for each in answers for name, clearance in each.items()}
         return [by_topic[one.command.topic] for one in planned]
 
-    async def _creates(self, planned: Sequence[Planned]) -> dict[str, commands.Clearance]:
+    async def _creates(self, planned: Sequence[PlannedCommand]) -> dict[str, commands.Clearance]:
         cleared: dict[str, commands.Clearance] = {}
         left, backoff_s, begun_s = list(planned), BACKOFF_S_MIN, _now_s()
         while left:
@@ -362,7 +362,7 @@ class Clearing:
                 backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
         return cleared
 
-    async def _change(self, planned: Planned) -> dict[str, commands.Clearance]:
+    async def _change(self, planned: PlannedCommand) -> dict[str, commands.Clearance]:
         backoff_s, begun_s = BACKOFF_S_MIN, _now_s()
         while True:
             try:
@@ -374,7 +374,7 @@ class Clearing:
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
 
-    async def _try(self, planned: Planned) -> Refusal | None:
+    async def _try(self, planned: PlannedCommand) -> Refusal | None:
         command, topic = planned
         match command:
             case commands.CreatePartitions():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.actions import Planned
+from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.machine.commands.commands import Clearance, CreateTopic, TopicCommand
@@ -61,7 +61,7 @@ class PartitionCluster(TargetCluster):
 
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
         try:
             async with asyncio.timeout(clear_within_s([one.command for one in planned])):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.brokers.cluster.actions import Planned
+from controller.brokers.cluster.actions import PlannedCommand
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
@@ -275,7 +275,7 @@ class Cluster:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         self.batches.append([one.command.topic for one in planned])
         if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
             raise ZeroDivisionError("no such luck")
