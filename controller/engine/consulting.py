@@ -58,7 +58,7 @@ async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clea
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:
             planned.append(PlannedCommand(command, answers[0].topic))
-    clearances = await cluster.clear(planned)
+    clearances = await cluster.dry_run(planned)
     by_topic = {one.command.topic: clearance for one, clearance in zip(planned, clearances, strict=True)}
     return [replace(command, clearance=by_topic.get(command.topic, Clearance())) for command in commands]
 
