@@ -65,7 +65,7 @@ class PartitionCluster(TargetCluster):
         """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
         try:
             async with asyncio.timeout(clear_within_s([one.command for one in planned])):
-                return await super().clear(planned)
+                return await super().dry_run(planned)
         except TimeoutError:
             return [Clearance(int(ErrorCode.REQUEST_TIMED_OUT), NO_WORD)] * len(planned)
 
