@@ -23,7 +23,7 @@ from controller.policy.shown import as_policies_see_it
 class Clears(Protocol):
     """A cluster that is asked before a decision; see `controller.brokers.cluster.target_cluster`."""
 
-    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order."""
         ...
 

@@ -336,7 +336,7 @@ class Clearing:
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
-    async def clear(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
         """What the cluster says of each, in order."""
         creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
         answers = await asyncio.gather(

@@ -146,7 +146,7 @@ class TargetCluster:
         """Wait until the brokers and topics of the cluster are known."""
         await self._looked.wait()
 
-    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order."""
         cleared = await self._clearing.clear(planned)
         if any(clearance.error_code for clearance in cleared):

@@ -61,7 +61,7 @@ class PartitionCluster(TargetCluster):
 
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
-    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
         try:
             async with asyncio.timeout(clear_within_s([one.command for one in planned])):

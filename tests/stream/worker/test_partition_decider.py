@@ -275,7 +275,7 @@ class Cluster:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    async def clear(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         self.batches.append([one.command.topic for one in planned])
         if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
             raise ZeroDivisionError("no such luck")
