@@ -170,7 +170,7 @@ class Service:
         else:
             self._entrance.draw_login_secret(self.controller)
             if isinstance(self.brokers, TargetCluster):
-                await self.brokers.looked()
+                await self.brokers.first_scan()
             await self.controller.decided()
             await self._open_doors()
             await self._start_http()

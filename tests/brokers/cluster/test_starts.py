@@ -51,7 +51,7 @@ async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.Monk
         missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
     )
     brokers.start(_Sink())  # type: ignore[arg-type]
-    await asyncio.wait_for(brokers.looked(), 10)
+    await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]
     await brokers.stop()
 
