@@ -240,7 +240,7 @@ class Member:
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
         unled = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
-        return self.doing or self.replication.heads.trouble or unled
+        return self.doing or self.replication.tree_heads.difference or unled
 
     def shown(self) -> QuorumShape:
         """The quorum, as this node sees it."""

@@ -63,23 +63,23 @@ async def test_who_differs_from_most_does_not_lead(
                 await each.follow(lambda each=each: each.log.next_offset == end)  # type: ignore[misc]
 
         await all_take(slice(0, 4))
-        assert [each.replication.heads.trouble for each in (leader, one, other)] == [None] * 3
+        assert [each.replication.tree_heads.difference for each in (leader, one, other)] == [None] * 3
         if changed != "nobody":
             change(monkeypatch, leader.log if changed == "the leader" else one.log)
         await all_take(slice(4, 8))
         match changed:
             case "nobody":
-                assert [each.replication.heads.trouble for each in (one, other)] == [None] * 2
+                assert [each.replication.tree_heads.difference for each in (one, other)] == [None] * 2
             case "a follower":
-                await until(lambda: one.replication.heads.trouble is not None)
-                assert f"other events than most: {one.seat.id}" in str(one.replication.heads.trouble)
+                await until(lambda: one.replication.tree_heads.difference is not None)
+                assert f"other events than most: {one.seat.id}" in str(one.replication.tree_heads.difference)
                 assert not one.node.quorum.can_lead
-                assert other.replication.heads.trouble is None
+                assert other.replication.tree_heads.difference is None
                 one.load()
                 assert not one.node.quorum.can_lead, "nor after a failed write"
             case _:
                 for each in (one, other):
-                    await until(lambda each=each: each.replication.heads.trouble is not None)  # type: ignore[misc]
+                    await until(lambda each=each: each.replication.tree_heads.difference is not None)  # type: ignore[misc]
                     assert each.node.quorum.distrusted == {leader.seat.id}
                     assert each.node.quorum.can_lead
         await all_take(slice(8, None))
@@ -92,6 +92,6 @@ async def test_of_two_that_differ_nobody_is_right(tmp_path: Path, monkeypatch: p
         change(monkeypatch, leader.log)
         await leader.commit(COMMANDS[:4])
         await one.follow(lambda: one.log.next_offset == leader.log.next_offset)
-        await until(lambda: one.replication.heads.trouble is not None)
-        assert "have different events" in str(one.replication.heads.trouble)
+        await until(lambda: one.replication.tree_heads.difference is not None)
+        assert "have different events" in str(one.replication.tree_heads.difference)
         assert (one.node.quorum.can_lead, one.node.quorum.distrusted) == (True, frozenset())
