@@ -46,12 +46,12 @@ class Unanswered(Exception):
     """The broker could not be reached, or refused; the message says why."""
 
 
-class BrokerConnection:
+class BrokerProbe:
     """One connection, opened when it is first needed; used by one task at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._connection: wire.BrokerConnection | None = None
+        self._connection: wire.BrokerProbe | None = None
 
     async def knows(self, topic: str) -> bool:
         """Whether the broker's metadata have the topic. Raises Unanswered."""
@@ -87,7 +87,7 @@ class BrokerConnection:
             async with asyncio.timeout(TIMEOUT_S):
                 if self._connection is None:
                     address = self.endpoint.host, self.endpoint.port
-                    self._connection = await wire.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
+                    self._connection = await wire.BrokerProbe.open(address, Security(), RESPONSE_BYTES_MAX)
                 return await self._connection.call(key, version, request, response)
         except BaseException as error:
             self.close()
@@ -294,7 +294,7 @@ class Readiness:
 
     async def _follow(self, broker_id: BrokerId) -> None:
         """Probe one broker until it has applied all that waits, then for a while keep the connection for more."""
-        connection: BrokerConnection | None = None
+        connection: BrokerProbe | None = None
         try:
             idle_s = 0.0
             done = Offset(-1)
@@ -331,7 +331,7 @@ class Readiness:
             return False
         return True
 
-    async def _probe(self, connection: BrokerConnection, broker_id: BrokerId, waited: list[Waited]) -> Offset:
+    async def _probe(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[Waited]) -> Offset:
         pause_s = FIRST_PAUSE_S
         newest = waited[-1]
         while not await self._serves(connection, broker_id, waited):
@@ -342,7 +342,7 @@ class Readiness:
         self._confirm(broker_id, newest.offset)
         return newest.offset
 
-    async def _serves(self, connection: BrokerConnection, broker_id: BrokerId, waited: list[Waited]) -> bool:
+    async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[Waited]) -> bool:
         """Whether the broker knows these topics, and serves where it is to lead."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
@@ -369,7 +369,7 @@ def _plaintext_of(broker: Broker) -> Endpoint | None:
     return None
 
 
-def _replaced(connection: BrokerConnection | None, endpoint: Endpoint) -> BrokerConnection:
+def _replaced(connection: BrokerProbe | None, endpoint: Endpoint) -> BrokerProbe:
     if connection is not None:
         connection.close()
-    return BrokerConnection(endpoint)
+    return BrokerProbe(endpoint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.brokers.kraft.readiness import BrokerConnection, Unanswered
+from controller.brokers.kraft.readiness import BrokerProbe, Unanswered
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.list_offsets import (
@@ -43,7 +43,7 @@ def _offsets(_: RequestContext, request: ListOffsetsRequest) -> Answer:
 
 async def test_what_a_broker_knows_and_leads() -> None:
     async with serving({ApiKey.METADATA: _metadata, ApiKey.LIST_OFFSETS: _offsets}) as server:
-        probe = BrokerConnection(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
+        probe = BrokerProbe(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
         assert await probe.knows("known")
         assert not await probe.knows("unknown")
         assert await probe.leads({TopicName("known"): (0, 1)})
@@ -62,4 +62,4 @@ async def test_what_a_broker_knows_and_leads() -> None:
 async def test_a_broker_under_a_name_that_no_host_has_is_not_reached(host: str) -> None:
     """It chose the name itself: it must not end the controller."""
     with pytest.raises(Unanswered, match="cannot be reached"):
-        await BrokerConnection(Endpoint("PLAINTEXT", host, 9092)).knows("known")
+        await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

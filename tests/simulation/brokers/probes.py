@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Probe:
-    """In place of `BrokerConnection`."""
+    """In place of `BrokerProbe`."""
 
     def __init__(self, world: World, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

@@ -156,5 +156,5 @@ def probed(worlds: list[World]) -> Iterator[None]:
     def connection(endpoint: Endpoint) -> Probe:
         return Probe(worlds[-1], endpoint)
 
-    with mock.patch.object(readiness, "BrokerConnection", connection):
+    with mock.patch.object(readiness, "BrokerProbe", connection):
         yield
