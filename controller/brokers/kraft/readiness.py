@@ -42,7 +42,7 @@ _LATEST: Final = -1
 _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-class Unanswered(Exception):
+class ProbeFailed(Exception):
     """The broker could not be reached, or refused; the message says why."""
 
 
@@ -54,14 +54,14 @@ class BrokerProbe:
         self._connection: wire.BrokerProbe | None = None
 
     async def knows(self, topic: str) -> bool:
-        """Whether the broker's metadata have the topic. Raises Unanswered."""
+        """Whether the broker's metadata have the topic. Raises ProbeFailed."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _judge(code) and bool(response.topics[0].partitions)
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """Whether the broker serves as leader of all these partitions, by topic. Raises Unanswered."""
+        """Whether the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
         topics = tuple(
             list_offsets.ListOffsetsTopic(
                 name=name,
@@ -92,16 +92,16 @@ class BrokerProbe:
         except BaseException as error:
             self.close()
             if isinstance(error, ClusterUnreachable):
-                raise Unanswered(str(error)) from None
+                raise ProbeFailed(str(error)) from None
             if isinstance(error, TimeoutError):
-                raise Unanswered(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
+                raise ProbeFailed(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
             raise
 
 
 def _judge(code: int) -> bool:
-    """Whether the code is that of success; what it is in a moment may be another. Raises Unanswered if it stays."""
+    """Whether the code is that of success; what it is in a moment may be another. Raises ProbeFailed if it stays."""
     if code in _DENIED:
-        raise Unanswered(f"the broker refuses to be probed (error {code})")
+        raise ProbeFailed(f"the broker refuses to be probed (error {code})")
     return code == 0
 
 
@@ -311,7 +311,7 @@ class Readiness:
                     idle_s = 0.0
                 elif not await self._more(broker_id):
                     idle_s += WAIT_S
-        except Unanswered as why:
+        except ProbeFailed as why:
             logger.info("broker not probed: its heartbeats say what it has applied", broker=broker_id, why=str(why))
         finally:
             if connection is not None:

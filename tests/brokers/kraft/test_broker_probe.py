@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.brokers.kraft.readiness import BrokerProbe, Unanswered
+from controller.brokers.kraft.readiness import BrokerProbe, ProbeFailed
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.list_offsets import (
@@ -48,18 +48,18 @@ async def test_what_a_broker_knows_and_leads() -> None:
         assert not await probe.knows("unknown")
         assert await probe.leads({TopicName("known"): (0, 1)})
         assert not await probe.leads({TopicName("known"): (1, 2)})
-        with pytest.raises(Unanswered, match="refuses to be probed"):
+        with pytest.raises(ProbeFailed, match="refuses to be probed"):
             await probe.knows("denied")
         probe.close()
         assert await probe.knows("known"), "over another connection"
-    with pytest.raises(Unanswered, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
+    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
         await probe.knows("known")
-    with pytest.raises(Unanswered, match=f"127.0.0.1:{server.port} cannot be reached"):
+    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} cannot be reached"):
         await probe.knows("known")
 
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
 async def test_a_broker_under_a_name_that_no_host_has_is_not_reached(host: str) -> None:
     """It chose the name itself: it must not end the controller."""
-    with pytest.raises(Unanswered, match="cannot be reached"):
+    with pytest.raises(ProbeFailed, match="cannot be reached"):
         await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")
