@@ -18,7 +18,7 @@ import structlog
 from controller.brokers.kraft.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
 from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE, is_real_broker
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE, is_kraft_broker
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.quorum.node import QuorumNode
@@ -266,7 +266,7 @@ class KraftBrokers:
         self._readiness.resume()
         self.membership.resume()
         for broker in self.membership.cluster.brokers.values():
-            if not is_real_broker(broker):
+            if not is_kraft_broker(broker):
                 stamped = stamp(self._controller, "kraft")
                 self._controller.observe(
                     UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a real broker")

@@ -23,7 +23,7 @@ from controller.brokers.kraft.log.projection import (
     TOPICS,
     config_records,
     credential_and_quota_records,
-    is_real_broker,
+    is_kraft_broker,
     registration_record,
 )
 from controller.brokers.kraft.log.projector import KnownWire
@@ -286,7 +286,7 @@ class ClusterChanges:
     def _registration(self, broker_id: int) -> kinds.RegisterBrokerRecord | None:
         """A broker as it was before."""
         broker = self._before.brokers.get(BrokerId(broker_id))
-        if broker is None or not is_real_broker(broker):
+        if broker is None or not is_kraft_broker(broker):
             return None
         self._epochs.know(broker.broker_id, broker.broker_epoch)
         epoch = self._wire.broker_epochs.get(broker.broker_id, -1)

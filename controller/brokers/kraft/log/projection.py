@@ -164,7 +164,7 @@ def _feature_records(before: Mapping[str, int], after: Mapping[str, int]) -> Ite
             yield kinds.FeatureLevelRecord(name=name, feature_level=after.get(name, 0))
 
 
-def is_real_broker(broker: Broker | None) -> bool:
+def is_kraft_broker(broker: Broker | None) -> bool:
     """Whether a broker is one that follows the metadata log."""
     return broker is not None and bool(broker.features)
 
@@ -172,7 +172,7 @@ def is_real_broker(broker: Broker | None) -> bool:
 def _broker_records(
     before: Broker | None, after: Broker | None, epoch: int, next_offset: int, level: int
 ) -> Iterator[MetadataRecord]:
-    was, real = is_real_broker(before), is_real_broker(after)
+    was, real = is_kraft_broker(before), is_kraft_broker(after)
     if before is not None and was and not real:
         yield kinds.UnregisterBrokerRecord(broker_id=before.broker_id, broker_epoch=epoch)
     if after is None or not real:
