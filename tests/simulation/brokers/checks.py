@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.log.batches import carried
+from controller.brokers.kraft.log.batches import embedded_events
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.machine.apply import concerns_topic
 from events.catalog import Recorded
@@ -71,9 +71,9 @@ def _check_metadata(world: World, records: list[Recorded], folded: object) -> No
     image, values = MetadataImage(), list[bytes]()
     for batch in world.quorum_disk.kept:
         image.fold([batch])
-        ours = None if batch.is_control else carried(batch.records[0][1])
+        ours = None if batch.is_control else embedded_events(batch.records[0][1])
         if ours is not None and ours.values:
-            assert ours.first == len(values), f"events from {ours.first} on are carried after {len(values)}"
+            assert ours.first == len(values), f"events from {ours.first} on are embedded_events after {len(values)}"
             values += ours.values
     assert values == world.witness.seen, "the metadata log carries other events"
     found = differences(image, folded)  # type: ignore[arg-type]
