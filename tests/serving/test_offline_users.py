@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, carrying, embedded_events, encode_batch
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -82,7 +82,7 @@ def _three(data: Path) -> None:
 
 
 def _killed(data: Path) -> None:
-    append(data, [(None, carrying(99, [b"an event"]))])
+    append(data, [(None, embed_events(99, [b"an event"]))])
 
 
 @pytest.mark.parametrize(
