@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
 from controller.brokers.kraft.importing.batch import Transactions, differs, discovering, numbered
-from controller.brokers.kraft.importing.collector import Discovered
+from controller.brokers.kraft.importing.collector import Imported
 from controller.brokers.kraft.importing.snapshot import discovered_snapshot, wire_in
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import (
@@ -194,7 +194,7 @@ class Following:
         request_id: RequestId,
         events: Sequence[Event],
         end: int,
-        found: Discovered | None = None,
+        found: Imported | None = None,
     ) -> list[Recorded]:
         """Bring the state past events that were discovered; with them all below `end` is known."""
         if found is not None:

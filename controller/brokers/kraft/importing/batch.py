@@ -21,7 +21,7 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
-from controller.brokers.kraft.importing.collector import Discovered, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.collector import Imported, Reading, is_passed_over, record_in_words, source_of
 from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChanges
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import RecordBatch
@@ -109,7 +109,7 @@ def discovering(
     at_ms: int,
     request_id: RequestId,
     every_topic: Callable[[], Iterable[Topic]],
-) -> Iterator[Discovered]:
+) -> Iterator[Imported]:
     """What the records of a batch have decided, in slices, each of some milliseconds.
 
     `request_id` is that of `Followed`, which says whose it is; `every_topic` is called only where a record concerns all

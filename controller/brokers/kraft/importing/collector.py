@@ -72,7 +72,7 @@ STEPS_PER_SLICE: Final = 200
 _WORDS_MAX: Final = 300
 
 
-class Discovered(msgspec.Struct, frozen=True):
+class Imported(msgspec.Struct, frozen=True):
     """What is discovered, or a slice of it."""
 
     events: tuple[catalog.Event, ...]
@@ -101,23 +101,23 @@ class Reading:
         """Something cannot be said as events."""
         self._unfoldable = self._unfoldable or (why if len(why) <= _WORDS_MAX else why[: _WORDS_MAX - 1] + "…")
 
-    def slices(self, steps: Iterable[None]) -> Iterator[Discovered]:
+    def slices(self, steps: Iterable[None]) -> Iterator[Imported]:
         """What these steps come to, in slices; at least one."""
         for number, _ in enumerate(steps, 1):
             if number % STEPS_PER_SLICE == 0:
                 yield self.taken()
         yield self.taken()
 
-    def taken(self) -> Discovered:
+    def taken(self) -> Imported:
         """What came since the last time that it was taken."""
         events, self._events = tuple(self._events), []
         wire = Wire(self.broker_epochs, self.acls)
         self.broker_epochs, self.acls = {}, {}
         unsupported, self._unfoldable = self._unfoldable, None
-        return Discovered(events, wire, unsupported)
+        return Imported(events, wire, unsupported)
 
 
-def together(slices: Iterable[Discovered]) -> Discovered:
+def together(slices: Iterable[Imported]) -> Imported:
     """Slices as one."""
     events: list[catalog.Event] = []
     broker_epochs: dict[BrokerId, int | None] = {}
@@ -128,4 +128,4 @@ def together(slices: Iterable[Discovered]) -> Discovered:
         broker_epochs |= each.wire.broker_epochs
         acls |= each.wire.acls
         unsupported = unsupported or each.unsupported
-    return Discovered(tuple(events), Wire(broker_epochs, acls), unsupported)
+    return Imported(tuple(events), Wire(broker_epochs, acls), unsupported)

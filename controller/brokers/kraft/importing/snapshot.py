@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges, acl_of
-from controller.brokers.kraft.importing.collector import Discovered, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.collector import Imported, Reading, is_passed_over, record_in_words, source_of
 from controller.brokers.kraft.importing.topic_changes import (
     added,
     configured,
@@ -38,7 +38,7 @@ def discovered_snapshot(
     image: MetadataImage,
     at_ms: int,
     skipped: catalog.HistorySkipped,
-) -> Iterator[Discovered]:
+) -> Iterator[Imported]:
     """The difference in slices, each of some milliseconds, the first of which says what is `skipped`. `topics` are
     all that the state has, which is to stand still until the last slice is taken."""
     reading = Reading(source_of(skipped_to(skipped).request_id), image)
@@ -60,7 +60,7 @@ def wire_in(image: MetadataImage, cluster: Cluster, before: KnownWire) -> KnownW
 
 def difference(
     cluster: Cluster, topics: Iterable[Topic], wire_before: KnownWire, reading: Reading, at_ms: int
-) -> Iterator[Discovered]:
+) -> Iterator[Imported]:
     """From a cluster, its topics and what is known of the wire to the image of a reading, in slices."""
     of_cluster = ClusterChanges(cluster, wire_before, reading)
     steps = chain(

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.collector import Discovered, Reading, Source, together
+from controller.brokers.kraft.importing.collector import Imported, Reading, Source, together
 from controller.brokers.kraft.importing.snapshot import difference
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
@@ -63,7 +63,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.wire.acls)}, request_id)
 
 
-def _epochs(found: Discovered) -> dict[BrokerId, int]:
+def _epochs(found: Imported) -> dict[BrokerId, int]:
     return {broker_id: epoch for broker_id, epoch in found.wire.broker_epochs.items() if epoch is not None}
 
 
@@ -159,7 +159,7 @@ def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
     return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(kept))
 
 
-def _events(image: MetadataImage, found: Discovered, request_id: RequestId) -> Iterator[catalog.Event]:
+def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
     """What is in the log, said of a cluster that is taken over: its topics were there."""
     live = tuple(
         sorted(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from controller.brokers.kraft.importing.batch import discovering
-from controller.brokers.kraft.importing.collector import Discovered, together
+from controller.brokers.kraft.importing.collector import Imported, together
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
@@ -74,7 +74,7 @@ class Follower:
         self.offset += len(batch)
         return events
 
-    def apply(self, one: Discovered, decided: Followed, at_ms: int) -> list[Event]:
+    def apply(self, one: Imported, decided: Followed, at_ms: int) -> list[Event]:
         """Bring the state past a discovery; its events have been through the codec."""
         for event in one.events:
             self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
