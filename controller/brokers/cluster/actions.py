@@ -47,7 +47,7 @@ class Create(Action, frozen=True, kw_only=True):
     configs: catalog.Configs
 
 
-class Grow(Action, frozen=True, kw_only=True):
+class AddPartitions(Action, frozen=True, kw_only=True):
     """Append partitions after the first `first`."""
 
     request_id: RequestId
@@ -62,23 +62,23 @@ class Delete(Action, frozen=True, kw_only=True):
     topic_id: TopicId
 
 
-class Configure(Action, frozen=True, kw_only=True):
+class SetConfigs(Action, frozen=True, kw_only=True):
     """Give a topic exactly these explicit configs."""
 
     request_id: RequestId
     configs: catalog.Configs
 
 
-class Fill(Action, frozen=True, kw_only=True):
+class FillPlaceholders(Action, frozen=True, kw_only=True):
     """Give partitions the replicas that they have here, brokers in the places of placeholders among them (KIP-409)."""
 
 
-class Carried(Protocol):
+class ActionListener(Protocol):
     """What the carrier reports to: how actions ended."""
 
     def created(self, action: Create) -> None: ...
     def creation_refused(self, action: Create, refusal: Refusal) -> None: ...
-    def finished(self, action: Grow | Delete | Configure, refusal: Refusal | None) -> None: ...
+    def finished(self, action: AddPartitions | Delete | SetConfigs, refusal: Refusal | None) -> None: ...
     def topic(self, name: TopicName) -> Topic | None: ...
 
 
@@ -88,13 +88,15 @@ def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
         case catalog.TopicCreated() as e:
             return Create(topic=e.topic, tried=tried, topic_id=e.topic_id, partitions=e.partitions, configs=e.configs)
         case catalog.PartitionsAdded() as e:
-            return Grow(topic=e.topic, tried=tried, request_id=e.request_id, first=e.first, partitions=e.partitions)
+            return AddPartitions(
+                topic=e.topic, tried=tried, request_id=e.request_id, first=e.first, partitions=e.partitions
+            )
         case catalog.TopicDeleted() as e:
             return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
         case catalog.TopicConfigsChanged() as e:
-            return Configure(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
+            return SetConfigs(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
         case catalog.PlaceholderFilled() as e:
-            return Fill(topic=e.topic, tried=tried)
+            return FillPlaceholders(topic=e.topic, tried=tried)
         case _:
             return None
 
@@ -117,64 +119,66 @@ def config_steps(before: catalog.Configs, after: catalog.Configs) -> tuple[dict[
     return puts, [key for key in had if key not in wanted]
 
 
-class Carrier:
+class ActionRunner:
     """The queue of actions and the rounds."""
 
-    def __init__(self, link: ClusterLink, carried: Carried, log: FilteringBoundLogger) -> None:
+    def __init__(self, link: ClusterLink, listener: ActionListener, log: FilteringBoundLogger) -> None:
         self._link = link
-        self._carried = carried
+        self._listener = listener
         self._log = log
         self._queue: list[Action] = []
         self._wake = asyncio.Event()
         self.pending: Counter[TopicName] = Counter()
         """How many actions of each topic are not done yet."""
-        self._fill_refused: set[TopicName] = set()
+        self._fill_refusals: set[TopicName] = set()
         self._attempts: Counter[TopicName] = Counter()
-        self._resting: dict[TopicName, Action] = {}
+        self._delayed: dict[TopicName, Action] = {}
         """What is tried again after a while; nothing else is done to those topics until then."""
 
-    def put(self, action: Action) -> None:
+    def enqueue(self, action: Action) -> None:
         """Have something done. Filling a topic twice is filling it once."""
-        if isinstance(action, Fill) and any(isinstance(one, Fill) and one.topic == action.topic for one in self._queue):
+        if isinstance(action, FillPlaceholders) and any(
+            isinstance(one, FillPlaceholders) and one.topic == action.topic for one in self._queue
+        ):
             return
         self._queue.append(action)
         self.pending[action.topic] += 1
         self._wake.set()
 
-    def drop_all(self) -> None:
+    def clear(self) -> None:
         """Forget what is queued: it is about to be put anew from the log."""
-        for action in (*self._queue, *self._resting.values()):
+        for action in (*self._queue, *self._delayed.values()):
             self._done(action.topic)
         self._queue.clear()
-        self._resting.clear()
+        self._delayed.clear()
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            round_ = self._take()
+            round_ = self._next_round()
             if not round_:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            again = {action.topic: action for actions in await self._do(round_) for action in actions}
+            again = {action.topic: action for actions in await self._run_round(round_) for action in actions}
             for action in round_:
                 if action.topic in again:
-                    self._rest(again[action.topic])
+                    self._retry_later(again[action.topic])
                 else:
                     self._attempts.pop(action.topic, None)
                     self._done(action.topic)
 
-    def _rest(self, action: Action) -> None:
+    def _retry_later(self, action: Action) -> None:
         """Try again after a while, longer each time."""
-        self._resting[action.topic] = action
+        self._delayed[action.topic] = action
         attempts = self._attempts[action.topic]
         self._attempts[action.topic] += 1
         rest_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
-        asyncio.get_running_loop().call_later(rest_s, self._rested, action)
+        asyncio.get_running_loop().call_later(rest_s, self._retry, action)
 
-    def _rested(self, action: Action) -> None:
-        if self._resting.get(action.topic) is action:
-            del self._resting[action.topic]
+    def _retry(self, action: Action) -> None:
+        if self._delayed.get(action.topic) is action:
+            del self._delayed[action.topic]
             self._queue.insert(0, action)
             self._wake.set()
 
@@ -183,55 +187,55 @@ class Carrier:
         if self.pending[topic] <= 0:
             del self.pending[topic]
 
-    def _take(self) -> list[Action]:
+    def _next_round(self) -> list[Action]:
         """At most one action of each topic, the oldest; the others stay, in their order."""
         taken: dict[TopicName, Action] = {}
         left: list[Action] = []
         for action in self._queue:
-            if action.topic in taken or action.topic in self._resting or len(taken) >= TOPICS_PER_ROUND:
+            if action.topic in taken or action.topic in self._delayed or len(taken) >= TOPICS_PER_ROUND:
                 left.append(action)
             else:
                 taken[action.topic] = action
         self._queue = left
         return list(taken.values())
 
-    async def _do(self, actions: Sequence[Action]) -> list[list[Action]]:
+    async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
         creates = [one for one in actions if isinstance(one, Create)]
         deletes = [one for one in actions if isinstance(one, Delete)]
-        singly = [self._guarded([one]) for one in actions if not isinstance(one, Create | Delete)]
-        return await asyncio.gather(*(self._guarded(group) for group in (creates, deletes) if group), *singly)
+        singly = [self._run_guarded([one]) for one in actions if not isinstance(one, Create | Delete)]
+        return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
 
-    async def _guarded(self, actions: Sequence[Action]) -> list[Action]:
+    async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
         """Do actions of one kind, together if they can be. Where that raises, the one at fault counts as refused: it
         would raise again at each start."""
         try:
-            return await self._do_alike(actions)
+            return await self._run_same_kind(actions)
         except Exception as error:
             if len(actions) > 1:
                 tried = (msgspec.structs.replace(one, tried=True) for one in actions)
-                return [again for one in tried for again in await self._guarded([one])]
+                return [again for one in tried for again in await self._run_guarded([one])]
             failed = actions[0]
             what, why = type(failed).__name__, f"{type(error).__name__}: {error}"
             self._log.error("action failed", action=what, topic=failed.topic, why=why, exc_info=error)
             refusal = Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), "Carrying this out failed; the log has the cause.")
             if isinstance(failed, Create):
-                self._carried.creation_refused(failed, refusal)
-            elif isinstance(failed, Grow | Delete | Configure):
-                self._carried.finished(failed, refusal)
+                self._listener.creation_refused(failed, refusal)
+            elif isinstance(failed, AddPartitions | Delete | SetConfigs):
+                self._listener.finished(failed, refusal)
             return []
 
-    async def _do_alike(self, actions: Sequence[Any]) -> list[Action]:
+    async def _run_same_kind(self, actions: Sequence[Any]) -> list[Action]:
         match first := actions[0]:
             case Create():
                 return await self._create(actions)
             case Delete():
                 return await self._delete(actions)
-            case Grow():
-                return await self._settled(first, self._grow(first))
-            case Configure():
-                return await self._settled(first, self._configure(first))
+            case AddPartitions():
+                return await self._apply(first, self._add_partitions(first))
+            case SetConfigs():
+                return await self._apply(first, self._set_configs(first))
             case _:
-                return await self._fill(first)
+                return await self._fill_placeholders(first)
 
     async def _create(self, actions: Sequence[Create]) -> list[Action]:
         refusals = await self._link.create([new_topic(one.topic, one.partitions, one.configs) for one in actions])
@@ -241,9 +245,9 @@ class Carrier:
             if refusal is not None and refusal.retriable:
                 again.append(msgspec.structs.replace(one, tried=True))
             elif refusal is None or (one.tried and refusal.code == ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._carried.created(one)
+                self._listener.created(one)
             else:
-                self._carried.creation_refused(one, refusal)
+                self._listener.creation_refused(one, refusal)
         return again
 
     async def _delete(self, actions: Sequence[Delete]) -> list[Action]:
@@ -254,31 +258,33 @@ class Carrier:
             if refusal is not None and refusal.retriable:
                 again.append(msgspec.structs.replace(one, tried=True))
             elif refusal is not None and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._carried.finished(one, None)
+                self._listener.finished(one, None)
             else:
-                self._carried.finished(one, refusal)
+                self._listener.finished(one, refusal)
         return again
 
-    async def _settled(self, action: Grow | Configure, work: Awaitable[Refusal | None]) -> list[Action]:
+    async def _apply(self, action: AddPartitions | SetConfigs, work: Awaitable[Refusal | None]) -> list[Action]:
         try:
             refusal = await work
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
             refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
         if refusal is not None and refusal.retriable:
             return [msgspec.structs.replace(action, tried=True)]
-        self._carried.finished(action, refusal)
+        self._listener.finished(action, refusal)
         return []
 
-    async def _grow(self, action: Grow) -> Refusal | None:
+    async def _add_partitions(self, action: AddPartitions) -> Refusal | None:
         count = action.first + len(action.partitions)
-        refusal = (await self._link.grow([new_partitions(action.topic, count, action.partitions)]))[action.topic]
+        refusal = (await self._link.add_partitions([new_partitions(action.topic, count, action.partitions)]))[
+            action.topic
+        ]
         if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and action.tried:
-            seen = (await self._link.look([action.topic])).topics.get(action.topic)
+            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
             if seen is not None and len(seen.partitions) >= count:
                 return None
         return refusal
 
-    async def _configure(self, action: Configure) -> Refusal | None:
+    async def _set_configs(self, action: SetConfigs) -> Refusal | None:
         has = (await self._link.configs([action.topic])).get(action.topic)
         if has is None:
             message = "This server does not host this topic-partition."
@@ -288,12 +294,12 @@ class Carrier:
             return None
         return await self._link.alter_configs(action.topic, puts, deletes)
 
-    async def _fill(self, action: Fill) -> list[Action]:
+    async def _fill_placeholders(self, action: FillPlaceholders) -> list[Action]:
         """Reassign to the replicas as they are here, where the cluster has others. After a refusal it is tried again
         for as long as the topic is there, because nothing else would fill the place."""
-        topic = self._carried.topic(action.topic)
+        topic = self._listener.topic(action.topic)
         try:
-            seen = (await self._link.look([action.topic])).topics.get(action.topic)
+            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
             if topic is None or seen is None:
                 return []
             replicas = {
@@ -305,10 +311,10 @@ class Carrier:
         except (ClusterUnreachable, NotAuthenticated):
             return [action]
         if refusal is None:
-            self._fill_refused.discard(action.topic)
+            self._fill_refusals.discard(action.topic)
             return []
-        if not refusal.retriable and action.topic not in self._fill_refused:
-            self._fill_refused.add(action.topic)
+        if not refusal.retriable and action.topic not in self._fill_refusals:
+            self._fill_refusals.add(action.topic)
             self._log.warning(
                 "the cluster refuses to fill the place of a placeholder; it will be tried again",
                 topic=action.topic,
@@ -318,7 +324,7 @@ class Carrier:
         return [action]
 
 
-CHANGE_WAITS_MS = 30_000
+CHANGE_TIMEOUT_MS = 30_000
 """How long a change without a timeout of its own is tried while the cluster does not answer."""
 DRY_RUN_BACKOFF_S_MAX = 2.0
 
@@ -330,13 +336,13 @@ class PlannedCommand(NamedTuple):
     topic: Topic
 
 
-class Clearing:
+class DryRuns:
     """Dry runs at the cluster, tried until the time of their command is up."""
 
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
-    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
+    async def run(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
         """What the cluster says of each, in order."""
         creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
         answers = await asyncio.gather(
@@ -348,14 +354,14 @@ class Clearing:
 
     async def _creates(self, planned: Sequence[PlannedCommand]) -> dict[str, commands.Clearance]:
         cleared: dict[str, commands.Clearance] = {}
-        left, backoff_s, begun_s = list(planned), BACKOFF_S_MIN, _now_s()
+        left, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
         while left:
             wanted = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in left]
             refusals = await self._link.create(wanted, validate_only=True)
             for one in left:
                 refusal = refusals[one.topic.name]
-                if refusal is None or not refusal.retriable or _is_over(one.command, begun_s):
-                    cleared[one.command.topic] = _clearance(refusal)
+                if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
+                    cleared[one.command.topic] = _result(refusal)
             left = [one for one in left if one.command.topic not in cleared]
             if left:
                 await asyncio.sleep(backoff_s)
@@ -363,14 +369,14 @@ class Clearing:
         return cleared
 
     async def _change(self, planned: PlannedCommand) -> dict[str, commands.Clearance]:
-        backoff_s, begun_s = BACKOFF_S_MIN, _now_s()
+        backoff_s, started_s = BACKOFF_S_MIN, _now_s()
         while True:
             try:
                 refusal = await self._try(planned)
             except (ClusterUnreachable, NotAuthenticated) as unreachable:
                 refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
-            if refusal is None or not refusal.retriable or _is_over(planned.command, begun_s):
-                return {planned.command.topic: _clearance(refusal)}
+            if refusal is None or not refusal.retriable or _has_timed_out(planned.command, started_s):
+                return {planned.command.topic: _result(refusal)}
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
 
@@ -378,10 +384,10 @@ class Clearing:
         command, topic = planned
         match command:
             case commands.CreatePartitions():
-                seen = (await self._link.look([topic.name])).topics.get(topic.name)
+                seen = (await self._link.metadata([topic.name])).topics.get(topic.name)
                 first = len(seen.partitions) if seen is not None else 0
                 more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
-                return (await self._link.grow([more], validate_only=True))[topic.name]
+                return (await self._link.add_partitions([more], validate_only=True))[topic.name]
             case commands.AlterTopicConfigs():
                 has = (await self._link.configs([topic.name])).get(topic.name, ())
                 puts, deletes = config_steps(has, topic.configs)
@@ -396,13 +402,13 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _is_over(command: commands.TopicCommand, begun_s: float) -> bool:
+def _has_timed_out(command: commands.TopicCommand, started_s: float) -> bool:
     """Whether the cluster was tried for as long as the command waits."""
-    waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_WAITS_MS
-    return _now_s() >= begun_s + max(0, waits_ms) / 1000
+    waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_TIMEOUT_MS
+    return _now_s() >= started_s + max(0, waits_ms) / 1000
 
 
-def _clearance(refusal: Refusal | None) -> commands.Clearance:
+def _result(refusal: Refusal | None) -> commands.Clearance:
     if refusal is None:
         return commands.Clearance()
     if refusal.retriable:

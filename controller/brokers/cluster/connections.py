@@ -1,7 +1,7 @@
 """Plain connections to single brokers of a cluster, for what has to reach one certain broker or goes byte for byte.
 
 A connection carries one request at a time and is handed out for that; so a request that a broker keeps waiting holds up
-nobody else, and correlation ids stay as they are. What fails is closed, what worked is kept for the next.
+nobody else, and correlation ids stay as they are. What fails is closed, what worked is idle_one for the next.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ M = TypeVar("M", bound=Message)
 
 CLIENT_ID = "topicwright"
 CONNECT_S = 5.0  # a host that is gone answers nothing: the next address is tried
-ANSWER_S = 15.0
+RESPONSE_S = 15.0
 """How long a broker may take to answer a request of Topicwright's own."""
-KEPT_MAX = 8
-"""Idle connections kept for each broker."""
+IDLE_MAX = 8
+"""Idle connections idle_one for each broker."""
 CORRELATION_ID = 1
 """One request is under way at a time."""
 SASL_VERSION = 1
 """Of both SASL APIs: in the handshake it says that tokens travel inside requests."""
-ANSWER_BYTES_MAX = 1 << 30
+RESPONSE_BYTES_MAX = 1 << 30
 """What a broker may announce: metadata of all topics of the largest clusters take a tenth of it."""
 _SIZE = struct.Struct(">i")
 
@@ -45,16 +45,16 @@ class BrokerConnection:
     """One connection to one broker."""
 
     def __init__(
-        self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer_bytes_max: int
+        self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response_bytes_max: int
     ) -> None:
         self.address = address
-        self._answer_bytes_max = answer_bytes_max
+        self._response_bytes_max = response_bytes_max
         self._reader = reader
         self._writer = writer
 
     @classmethod
     async def open(
-        cls, address: Address, security: Security, answer_bytes_max: int = ANSWER_BYTES_MAX
+        cls, address: Address, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX
     ) -> BrokerConnection:
         """Connect and prove who we are. Raises ClusterUnreachable and NotAuthenticated."""
         host, port = address
@@ -63,7 +63,7 @@ class BrokerConnection:
                 reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
         except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host can have that name
             raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
-        connection = cls(address, reader, writer, answer_bytes_max)
+        connection = cls(address, reader, writer, response_bytes_max)
         if security.mechanism:
             try:
                 await connection._authenticate(security)
@@ -79,9 +79,9 @@ class BrokerConnection:
             self._writer.write(_SIZE.pack(len(payload)) + payload)
             await self._writer.drain()
             (size,) = _SIZE.unpack(await self._reader.readexactly(4))
-            if not 0 <= size <= self._answer_bytes_max:
+            if not 0 <= size <= self._response_bytes_max:
                 raise ClusterUnreachable(
-                    f"{host}:{port} announces an answer of {size} bytes; at most {self._answer_bytes_max} are taken"
+                    f"{host}:{port} announces an answer of {size} bytes; at most {self._response_bytes_max} are taken"
                 )
             return await self._reader.readexactly(size)
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -93,14 +93,14 @@ class BrokerConnection:
             self._writer.transport.abort()
 
     @property
-    def open_still(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the broker has not closed it meanwhile."""
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """One message to the broker and its answer. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
-        return decoded(api_key, version, await self.exchange(frame[4:]), answer, self.address)
+        return decode_message(api_key, version, await self.exchange(frame[4:]), answer, self.address)
 
     async def _authenticate(self, security: Security) -> None:
         host, port = self.address
@@ -114,7 +114,7 @@ class BrokerConnection:
             return answer.auth_bytes
 
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(RESPONSE_S):
                 handshake = SaslHandshakeRequest(mechanism=security.mechanism)
                 agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, SaslHandshakeResponse)
                 if agreed.error_code:
@@ -125,7 +125,7 @@ class BrokerConnection:
 
 
 class Connections:
-    """Connections to the brokers of one cluster, lent out one request at a time."""
+    """Connections to the brokers of one cluster, borrowed out one request at a time."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
@@ -133,31 +133,31 @@ class Connections:
         self._closed = False
 
     @asynccontextmanager
-    async def lent(self, address: Address) -> AsyncIterator[BrokerConnection]:
+    async def borrowed(self, address: Address) -> AsyncIterator[BrokerConnection]:
         """A connection for one request: an idle one or a new one. Whatever goes wrong, it is closed then."""
         idle = self._idle.setdefault(address, [])
         connection = None
         while idle and connection is None:
-            kept = idle.pop()
-            if kept.open_still:
-                connection = kept
+            idle_one = idle.pop()
+            if idle_one.is_open:
+                connection = idle_one
             else:
-                kept.close()
+                idle_one.close()
         connection = connection or await BrokerConnection.open(address, self._security)
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        if self._closed or len(idle) >= KEPT_MAX:
+        if self._closed or len(idle) >= IDLE_MAX:
             connection.close()
         else:
             idle.append(connection)
 
-    async def exchange(self, address: Address, payload: bytes, within_s: float = ANSWER_S) -> bytes:
+    async def exchange(self, address: Address, payload: bytes, within_s: float = RESPONSE_S) -> bytes:
         """One request to one broker and its answer, both without their sizes. Raises ClusterUnreachable."""
         try:
-            async with asyncio.timeout(within_s), self.lent(address) as connection:
+            async with asyncio.timeout(within_s), self.borrowed(address) as connection:
                 return await connection.exchange(payload)
         except TimeoutError:
             host, port = address
@@ -166,10 +166,10 @@ class Connections:
     async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """One message to one broker and its answer. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
-        return decoded(api_key, version, await self.exchange(address, frame[4:]), answer, address)
+        return decode_message(api_key, version, await self.exchange(address, frame[4:]), answer, address)
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close what is idle; what is borrowed is closed when it comes back."""
         self._closed = True
         for idle in self._idle.values():
             for connection in idle:
@@ -177,7 +177,7 @@ class Connections:
         self._idle.clear()
 
 
-def decoded(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
+def decode_message(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
     """The message in an answer. Raises ClusterUnreachable for bytes that are not one."""
     try:
         number, message = decode_response(api_key, version, payload)

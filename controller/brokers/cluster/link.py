@@ -34,7 +34,7 @@ from controller.brokers.cluster.connections import (
     ClusterUnreachable,
     Connections,
     M,
-    decoded,
+    decode_message,
 )
 from controller.brokers.cluster.security import Security
 from controller.kafka.codec.codec import encode_request
@@ -53,30 +53,30 @@ from events.names import BrokerId, TopicId, TopicName
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SharedCall(Generic[T]):
     """A look that many take often. One is under way at a time; those who come meanwhile share the next answer, never
     the one that was begun before they came."""
 
-    def __init__(self, look: Callable[[], Awaitable[T]]) -> None:
-        self._look = look
+    def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
+        self._call = call
         self._under_way: asyncio.Task[T] | None = None
         self._following: asyncio.Task[T] | None = None
 
     async def answer(self) -> T:
         """The answer as of now. Raises what the look raises."""
         if self._following is None:
-            self._following = asyncio.create_task(self._look_after(self._under_way))
-            self._following.add_done_callback(_heard)
+            self._following = asyncio.create_task(self._call_after(self._under_way))
+            self._following.add_done_callback(_retrieve_exception)
         return await asyncio.shield(self._following)
 
-    async def _look_after(self, before: asyncio.Task[T] | None) -> T:
+    async def _call_after(self, before: asyncio.Task[T] | None) -> T:
         if before is not None:
             await asyncio.wait((before,))
         self._under_way, self._following = self._following, None
-        return await self._look()
+        return await self._call()
 
 
-def _heard(task: asyncio.Task[T]) -> None:
+def _retrieve_exception(task: asyncio.Task[T]) -> None:
     """Whoever waited may have been cancelled meanwhile: that nobody hears of a failure then is not worth a log line."""
     if not task.cancelled():
         task.exception()
@@ -155,10 +155,10 @@ class ClusterLink:
         self._bootstrap = [_address(part) for part in bootstrap.split(",")]
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
-        self._favourite: Address | None = None
+        self._preferred: Address | None = None
         self.spoken = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last time that it was asked."""
-        self._looks = Shared(self._look_at_all)
+        self._all_metadata = SharedCall(self._fetch_all_metadata)
         settings: dict[str, str | int | float | bool] = {
             "client.id": CLIENT_ID,
             "socket.timeout.ms": int(REQUEST_S * 1000),
@@ -175,23 +175,27 @@ class ClusterLink:
 
     # --- looks
 
-    async def look(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
+    async def metadata(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
         """The brokers and these topics (None: all), from one broker. Raises ClusterUnreachable."""
-        return _look_of((await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(topics), MetadataResponse))[1])
+        return _parse_metadata(
+            (await self._exchange(ApiKey.METADATA, METADATA_VERSION, _metadata_request(topics), MetadataResponse))[1]
+        )
 
-    async def look_at_all(self) -> tuple[bytes, ClusterMetadata]:
+    async def all_metadata(self) -> tuple[bytes, ClusterMetadata]:
         """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
         same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
-        return await self._looks.answer()
+        return await self._all_metadata.answer()
 
-    async def _look_at_all(self) -> tuple[bytes, ClusterMetadata]:
-        payload, answer = await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(None), MetadataResponse)
-        return payload, _look_of(answer)
+    async def _fetch_all_metadata(self) -> tuple[bytes, ClusterMetadata]:
+        payload, answer = await self._exchange(
+            ApiKey.METADATA, METADATA_VERSION, _metadata_request(None), MetadataResponse
+        )
+        return payload, _parse_metadata(answer)
 
-    async def look_at(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
+    async def metadata_from(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
         """What a certain broker knows of these topics. Raises ClusterUnreachable."""
-        request = _about(topics)
-        return _look_of(
+        request = _metadata_request(topics)
+        return _parse_metadata(
             await self.connections.call(address, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         )
 
@@ -230,26 +234,26 @@ class ClusterLink:
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises
         ClusterUnreachable."""
-        return await self.connections.exchange(to or self._first(), payload, within_s)
+        return await self.connections.exchange(to or self._address(), payload, within_s)
 
-    def _first(self) -> Address:
-        return self._favourite or (self._known or tuple(self._bootstrap))[0]
+    def _address(self) -> Address:
+        return self._preferred or (self._known or tuple(self._bootstrap))[0]
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
         """A request to the first broker that answers: the bytes of its answer, and the message in them."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)[4:]
         why: list[str] = []
         for address in dict.fromkeys(
-            (*((self._favourite,) if self._favourite else ()), *self._known, *self._bootstrap)
+            (*((self._preferred,) if self._preferred else ()), *self._known, *self._bootstrap)
         ):
             try:
                 payload = await self.connections.exchange(address, frame)
-                message = decoded(api_key, version, payload, answer, address)
+                message = decode_message(api_key, version, payload, answer, address)
             except ClusterUnreachable as unreachable:
-                self._favourite = None
+                self._preferred = None
                 why.append(str(unreachable))
                 continue
-            self._favourite = address
+            self._preferred = address
             if isinstance(message, MetadataResponse) and message.brokers:
                 self._known = tuple((broker.host, broker.port) for broker in message.brokers)
             return payload, message
@@ -261,13 +265,15 @@ class ClusterLink:
         """Create topics, or only see whether they could be. Those of different requests, which only happen to be
         tried together, are not held to the limit of one request."""
         refusals: dict[str, Refusal | None] = {}
-        for some in within_limit(topics):
+        for some in split_by_limit(topics):
             times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
             begin = partial(self._admin.create_topics, some, **times, validate_only=validate_only)
             refusals |= await self._all([topic.topic for topic in some], begin)
         return refusals
 
-    async def grow(self, topics: Sequence[NewPartitions], validate_only: bool = False) -> dict[str, Refusal | None]:
+    async def add_partitions(
+        self, topics: Sequence[NewPartitions], validate_only: bool = False
+    ) -> dict[str, Refusal | None]:
         """Add partitions, or only see whether they could be."""
         return await self._all(
             [topic.topic for topic in topics],
@@ -307,7 +313,7 @@ class ClusterLink:
         topic = reassignments.ReassignableTopic(name=name, partitions=partitions)
         request = reassignments.AlterPartitionReassignmentsRequest(topics=(topic,))
         key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassignments.AlterPartitionReassignmentsResponse
-        answer = await self.connections.call(self._first(), key, REASSIGNMENTS_VERSION, request, kind)
+        answer = await self.connections.call(self._address(), key, REASSIGNMENTS_VERSION, request, kind)
         each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
         errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]
         return _refusal(KafkaError(*errors[0])) if errors else None
@@ -343,18 +349,18 @@ def _silent_logger() -> logging.Logger:
     return logger
 
 
-def _about(topics: Iterable[str] | None) -> MetadataRequest:
+def _metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
     named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
     return MetadataRequest(topics=named, allow_auto_topic_creation=False)
 
 
-def _look_of(answer: MetadataResponse) -> ClusterMetadata:
+def _parse_metadata(answer: MetadataResponse) -> ClusterMetadata:
     brokers = tuple(SeenBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers)
-    known = (_topic_of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
+    known = (_parse_topic(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
     return ClusterMetadata(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
 
 
-def _topic_of(topic: TopicAnswer) -> SeenTopic:
+def _parse_topic(topic: TopicAnswer) -> SeenTopic:
     ordered = sorted(topic.partitions, key=lambda one: one.partition_index)
     return SeenTopic(
         TopicName(topic.name or ""),
@@ -379,7 +385,7 @@ def _refusal(error: KafkaError) -> Refusal:
     return Refusal(code, error.str(), code in _RETRIABLE)
 
 
-def within_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
+def split_by_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
     """Topics with explicit replicas, in requests of no more than Kafka writes for one: a record for each topic,
     partition and config. One that is too large by itself gets a request of its own, so that only it is refused.
     """

@@ -19,45 +19,45 @@ from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
 
 
-class Past(msgspec.Struct, frozen=True):
+class OpenWork(msgspec.Struct, frozen=True):
     """What the events of a shard leave open: changes that nobody reported as carried out, whether placeholders were
     filled without the broker being in sync yet, and the ids of topics that are meant to be gone."""
 
     changes: tuple[Change, ...] = ()
-    fills: bool = False
+    has_unfilled: bool = False
     deleted: frozenset[TopicId] = frozenset()
 
 
-def past_of(records: Iterable[catalog.Recorded]) -> Past:
-    """The past of a shard, from its events in their order.
+def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
+    """The work of a shard, from its events in their order.
 
     What is done to a topic is done in order, so what was reported as done closes what came before. A topic that is made
     again, with the cluster's leave, says that the one before is gone.
     """
     changes: dict[RequestId, Change] = {}
-    fills: set[tuple[int, BrokerId]] = set()
+    unfilled: set[tuple[int, BrokerId]] = set()
     deleted: set[TopicId] = set()
     for record in records:
         match record.event:
             case catalog.TopicCreated() | catalog.TopicDiscovered():
                 changes = {key: one for key, one in changes.items() if not isinstance(one, catalog.TopicDeleted)}
-                fills.clear()
+                unfilled.clear()
             case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() as event:
                 changes[event.request_id] = event
             case catalog.TopicDeleted() as event:
                 changes = {event.request_id: event}  # what was to be done to the topic before is of no use any more
                 deleted.add(event.topic_id)
-                fills.clear()
+                unfilled.clear()
             case catalog.ChangeCarriedOut() as event:
                 done = changes.get(event.request_id)
                 changes = _after(changes, event.request_id)
                 if event.error_code and isinstance(done, catalog.TopicDeleted):
                     deleted.discard(done.topic_id)
             case catalog.PlaceholderFilled() as event:
-                fills.add((event.partition, event.broker_id))
+                unfilled.add((event.partition, event.broker_id))
             case catalog.IsrChanged() | catalog.LeaderElected() as event:
-                fills -= {(event.partition, member) for member in event.isr}
-    return Past(tuple(changes.values()), bool(fills), frozenset(deleted))
+                unfilled -= {(event.partition, member) for member in event.isr}
+    return OpenWork(tuple(changes.values()), bool(unfilled), frozenset(deleted))
 
 
 def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId, Change]:
@@ -68,7 +68,7 @@ def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId,
     return {key: one for number, (key, one) in enumerate(changes.items()) if number > at or one.topic != topic}
 
 
-def left_open(records: Iterable[catalog.Recorded]) -> list[TopicName]:
+def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
     """The topics to which something was to be done that nobody has reported as done, by these events alone."""
     names: dict[RequestId, TopicName] = {}
     for record in records:

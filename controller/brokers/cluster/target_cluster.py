@@ -18,19 +18,19 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import (
-    Carrier,
-    Clearing,
-    Configure,
+    ActionRunner,
+    AddPartitions,
     Create,
     Delete,
-    Fill,
-    Grow,
+    DryRuns,
+    FillPlaceholders,
     PlannedCommand,
+    SetConfigs,
     action_of,
 )
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
-from controller.brokers.cluster.reconciliation import Past, left_open, past_of
+from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import CommandSink
@@ -41,9 +41,9 @@ from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.place import ArchiveError
 from events.names import ShardKey, TopicId, TopicName, shard_key
 
-QUIET_S = 3.0
+SETTLE_S = 3.0
 """How long after a change from here a topic is left alone by the watch: brokers on_events of it one after another."""
-DELETED_KEPT = 10_000  # bounds memory; far more than are deleted within a look
+DELETED_MAX = 10_000  # bounds memory; far more than are deleted within a look
 RECENT_EVENTS = 10_000
 """How many of the newest events are looked through at a start for changes that nobody reported as done."""
 
@@ -78,7 +78,7 @@ class TargetCluster:
         shared: bool = False,
     ) -> None:
         self.link = link
-        self.trouble: str | None = None
+        self.error: str | None = None
         """Why the cluster cannot be reached now; None when it can."""
         self.deleted: dict[TopicId, None] = {}
         self._history = history
@@ -87,15 +87,15 @@ class TargetCluster:
         self._owns = owns
         self._recent = recent
         self._shared = shared
-        self._touched: dict[TopicName, float] = {}
+        self._changed_at: dict[TopicName, float] = {}
         self._reconciling = self._unfinished = True
-        self._looked = asyncio.Event()
-        self._nudged = asyncio.Event()
+        self._scanned = asyncio.Event()
+        self._scan_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._sink: CommandSink
         self._watch: ClusterWatch
-        self._carrier: Carrier
-        self._clearing: Clearing
+        self._actions: ActionRunner
+        self._dry_runs: DryRuns
 
     # --- the port
 
@@ -104,18 +104,18 @@ class TargetCluster:
         self._sink = controller
         self._loop = asyncio.get_running_loop()
         self._watch = ClusterWatch(self.link, controller, self, self._owns)
-        self._carrier = Carrier(self.link, self, self._log)
-        self._clearing = Clearing(self.link)
+        self._actions = ActionRunner(self.link, self, self._log)
+        self._dry_runs = DryRuns(self.link)
         self.resume()
-        work = (self._keep_watching(), self._carrier.run(), self._watch.confirm_all())
+        work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
         self._tasks = [controller.background(each) for each in work]
 
     def resume(self) -> None:
         """What was reported may be lost: find out again, from the log and the cluster, what is done and what is not."""
         self._reconciling = self._unfinished = True
-        self._carrier.drop_all()
-        self._watch.forget()
-        self._nudged.set()
+        self._actions.clear()
+        self._watch.rescan_all()
+        self._scan_now.set()
 
     def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """Nothing: brokers that are processes of their own need time."""
@@ -128,9 +128,9 @@ class TargetCluster:
                 self._remember_deleted(record.event.topic_id)
             action = action_of(record.event)
             if action is not None:
-                self._touch(action.topic)
-                self._carrier.put(action)
-                self._watch.forget()
+                self._record_change(action.topic)
+                self._actions.enqueue(action)
+                self._watch.rescan_all()
 
     async def stop(self) -> None:
         """Stop at once: what is not carried out yet is taken up by the next start."""
@@ -142,46 +142,46 @@ class TargetCluster:
 
     # --- for the engine, beside the port
 
-    async def looked(self) -> None:
+    async def first_scan(self) -> None:
         """Wait until the brokers and topics of the cluster are known."""
-        await self._looked.wait()
+        await self._scanned.wait()
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """What the cluster says of commands that are about to be decided, in order."""
-        cleared = await self._clearing.clear(planned)
+        cleared = await self._dry_runs.run(planned)
         if any(clearance.error_code for clearance in cleared):
-            self._nudged.set()  # what is in the way may be something that was not seen yet
+            self._scan_now.set()  # what is in the way may be something that was not seen yet
         return cleared
 
     # --- for the watch
 
     def is_busy(self, name: TopicName) -> bool:
         """Whether a topic is being changed from here, or was a moment ago."""
-        if self._carrier.pending[name] or self._watch.is_confirming(name):
+        if self._actions.pending[name] or self._watch.is_confirming(name):
             return True
-        touched = self._touched.get(name)
+        touched = self._changed_at.get(name)
         if touched is None:
             return False
-        if self._loop.time() - touched < QUIET_S:
+        if self._loop.time() - touched < SETTLE_S:
             return True
-        del self._touched[name]
+        del self._changed_at[name]
         return False
 
-    def left_open(self, name: TopicName) -> Past | None:
+    def open_work(self, name: TopicName) -> OpenWork | None:
         """After a start what the log says of a topic that differs; later everything is known."""
-        return past_of(self._history(shard_key(name))) if self._reconciling else None
+        return open_work_of(self._history(shard_key(name))) if self._reconciling else None
 
-    def take_up(self, name: TopicName, past: Past) -> bool:
+    def resume_work(self, name: TopicName, work: OpenWork) -> bool:
         """Have what the log leaves open carried out; whether there was anything of this topic."""
-        for topic_id in past.deleted:
+        for topic_id in work.deleted:
             self._remember_deleted(topic_id)
-        actions = [action_of(change, tried=True) for change in past.changes if change.topic == name]
-        if past.fills and self.topic(name) is not None:
-            actions.append(Fill(topic=name))
+        actions = [action_of(change, tried=True) for change in work.changes if change.topic == name]
+        if work.has_unfilled and self.topic(name) is not None:
+            actions.append(FillPlaceholders(topic=name))
         for action in actions:
             if action is not None:
-                self._touch(name)
-                self._carrier.put(action)
+                self._record_change(name)
+                self._actions.enqueue(action)
         return bool(actions)
 
     # --- what the carrier reports
@@ -192,7 +192,7 @@ class TargetCluster:
 
     def created(self, action: Create) -> None:
         """The cluster has created a topic."""
-        self._touch(action.topic)
+        self._record_change(action.topic)
         self._watch.confirm(action.topic)
 
     def creation_refused(self, action: Create, refusal: Refusal) -> None:
@@ -209,12 +209,12 @@ class TargetCluster:
                 message=refusal.message,
             )
         )
-        self._touched.pop(action.topic, None)
-        self._nudged.set()
+        self._changed_at.pop(action.topic, None)
+        self._scan_now.set()
 
-    def finished(self, action: Grow | Delete | Configure, refusal: Refusal | None) -> None:
+    def finished(self, action: AddPartitions | Delete | SetConfigs, refusal: Refusal | None) -> None:
         """The cluster has done, or refused, a change that was decided on."""
-        self._touch(action.topic)
+        self._record_change(action.topic)
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
         sink = self._sink
         sink.observe(
@@ -226,60 +226,60 @@ class TargetCluster:
             self._log.warning("the cluster refuses a change", topic=action.topic, code=code, why=message)
             if isinstance(action, Delete):
                 self.deleted.pop(action.topic_id, None)
-            sink.background(self._recheck(action.topic))
+            sink.background(self._rescan(action.topic))
 
-    async def _recheck(self, name: TopicName) -> None:
+    async def _rescan(self, name: TopicName) -> None:
         await self._sink.decided()
         try:
-            await self._watch.recheck(name)
+            await self._watch.rescan(name)
         except (ClusterUnreachable, NotAuthenticated):
-            self._touched.pop(name, None)  # the watch will see it as soon as it can look again
+            self._changed_at.pop(name, None)  # the watch will see it as soon as it can look again
 
     # --- inside
 
-    async def _keep_watching(self) -> None:
+    async def _run_watch(self) -> None:
         configs_due = self._loop.time()
         while True:
             try:
-                await self._look()
+                await self._scan()
                 if self._loop.time() >= configs_due:
-                    await self._watch.look_at_configs()
+                    await self._watch.scan_configs()
                     await self.link.refresh_api_versions()
-                    await self._watch.look_at_log_dirs()
+                    await self._watch.scan_log_dirs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # histories may be archived
-                self._in_trouble(str(unreachable))
+                self._set_unreachable(str(unreachable))
             else:
-                self._out_of_trouble()
-            self._nudged.clear()
+                self._set_reachable()
+            self._scan_now.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), self._until_next_look_s())
+                await asyncio.wait_for(self._scan_now.wait(), self._until_next_scan_s())
 
-    def _until_next_look_s(self) -> float:
+    def _until_next_scan_s(self) -> float:
         """At the full interval of the loop's clock: so those who share a link look together, and share one answer."""
         every_s = self._times.topics_ms / 1000
         return every_s - self._loop.time() % every_s
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         if self._reconciling:
-            self._take_up_creations()
+            self._resume_creations()
         if self._unfinished:
-            self._take_up_changes()
-        await self._watch.look()
-        self._looked.set()
+            self._resume_changes()
+        await self._watch.scan()
+        self._scanned.set()
 
-    def _take_up_creations(self) -> None:
+    def _resume_creations(self) -> None:
         """Topics that were never complete may or may not have been created."""
         for topic in self._waiting():
             if not self.is_busy(topic.name):
                 facts = {"topic_id": topic.topic_id, "partitions": topic.partitions, "configs": topic.configs}
-                self._carrier.put(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
+                self._actions.enqueue(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
 
-    def _take_up_changes(self) -> None:
+    def _resume_changes(self) -> None:
         """What was not reported as done is done again, also where nothing differs: that is how it gets reported."""
-        for name in left_open(self._recent()):
-            self.take_up(name, past_of(self._history(shard_key(name))))
+        for name in unfinished_topics(self._recent()):
+            self.resume_work(name, open_work_of(self._history(shard_key(name))))
         self._unfinished = False
 
     def _waiting(self) -> list[Topic]:
@@ -292,20 +292,20 @@ class TargetCluster:
             waiting += [topic for topic in topics if topic.ready_at_ms is None]
         return waiting
 
-    def _touch(self, name: TopicName) -> None:
-        self._touched[name] = self._loop.time()
+    def _record_change(self, name: TopicName) -> None:
+        self._changed_at[name] = self._loop.time()
 
     def _remember_deleted(self, topic_id: TopicId) -> None:
         self.deleted[topic_id] = None
-        while len(self.deleted) > DELETED_KEPT:
+        while len(self.deleted) > DELETED_MAX:
             del self.deleted[next(iter(self.deleted))]
 
-    def _in_trouble(self, why: str) -> None:
-        if self.trouble is None:
+    def _set_unreachable(self, why: str) -> None:
+        if self.error is None:
             self._log.error("the cluster cannot be reached", why=why)
-        self.trouble = why
+        self.error = why
 
-    def _out_of_trouble(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
+    def _set_reachable(self) -> None:
+        if self.error is not None:
+            self.error = None
             self._log.info("the cluster can be reached again")

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
-from controller.brokers.cluster.reconciliation import Past, differs, known
+from controller.brokers.cluster.reconciliation import OpenWork, differs, known
 from controller.brokers.port import CommandSink
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
@@ -36,14 +36,14 @@ CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
 CREATED_HERE = "created in the cluster"
 DELETED_THERE = "deleted in the cluster"
 LISTENER = "PLAINTEXT"
-"""The name under which a broker's address is kept: the cluster does not show the names of its listeners."""
+"""The name under which a broker's address is idle_one: the cluster does not show the names of its listeners."""
 
 T = TypeVar("T")
 Owns = Callable[[TopicName], bool]
 """Whether a topic of the cluster is ours to report: one of several logs has only its share of them."""
 
 
-class Around(Protocol):
+class WatchContext(Protocol):
     """What the brokers knows beside the store."""
 
     deleted: dict[TopicId, None]
@@ -53,11 +53,11 @@ class Around(Protocol):
         """Whether a topic is being changed from here, or was a moment ago."""
         ...
 
-    def left_open(self, name: TopicName) -> Past | None:
+    def open_work(self, name: TopicName) -> OpenWork | None:
         """What the log leaves open of a topic, None where that is not in question any more."""
         ...
 
-    def take_up(self, name: TopicName, past: Past) -> bool:
+    def resume_work(self, name: TopicName, work: OpenWork) -> bool:
         """Have what is left open carried out; whether there was anything."""
         ...
 
@@ -65,29 +65,29 @@ class Around(Protocol):
 class ClusterWatch:
     """Looks at the cluster and puts what it sees."""
 
-    def __init__(self, link: ClusterLink, sink: CommandSink, around: Around, owns: Owns) -> None:
+    def __init__(self, link: ClusterLink, sink: CommandSink, context: WatchContext, owns: Owns) -> None:
         self._link = link
         self._sink = sink
-        self._around = around
+        self._context = context
         self._owns = owns
         self._payload: bytes | None = None
         self._confirming: dict[TopicName, None] = {}
         self._wake = asyncio.Event()
 
-    def forget(self) -> None:
+    def rescan_all(self) -> None:
         """Compare everything at the next look."""
         self._payload = None
 
     # --- the whole
 
-    async def look(self) -> None:
+    async def scan(self) -> None:
         """One look at brokers and topics. Raises ClusterUnreachable."""
-        payload, look = await self._link.look_at_all()
+        payload, look = await self._link.all_metadata()
         await self._report_brokers(look.brokers)
         if payload == self._payload:
             return
         agrees = await self._compare(look)
-        agrees = await self._report_gone(look) and agrees
+        agrees = await self._report_deleted(look) and agrees
         self._payload = payload if agrees else None
 
     async def _report_brokers(self, seen: Sequence[SeenBroker]) -> None:
@@ -141,7 +141,7 @@ class ClusterWatch:
                 if topic is not None and topic.name == seen.name and not differs(topic, seen):
                     continue
                 agrees = False
-                if self._is_ours(seen.name) or seen.topic_id in self._around.deleted:
+                if self._is_own_change(seen.name) or seen.topic_id in self._context.deleted:
                     continue
                 if topic is None or (topic.topic_id != seen.topic_id and not is_provisional(topic)):
                     fresh.append(seen)
@@ -153,17 +153,17 @@ class ClusterWatch:
             configs = await self._link.configs([seen.name for seen in topics])
             for seen in topics:
                 topic = self._sink.store.durable(shard_key(seen.name))
-                if seen.name in configs and not self._around.is_busy(seen.name):
+                if seen.name in configs and not self._context.is_busy(seen.name):
                     self.report(topic, seen, configs[seen.name])
             await self._sink.decided()
         return agrees
 
-    def _is_ours(self, name: TopicName) -> bool:
+    def _is_own_change(self, name: TopicName) -> bool:
         """Whether a difference is work that is under way from here, or that is to be taken up again."""
-        if self._around.is_busy(name):
+        if self._context.is_busy(name):
             return True
-        past = self._around.left_open(name)
-        return past is not None and self._around.take_up(name, past)
+        work = self._context.open_work(name)
+        return work is not None and self._context.resume_work(name, work)
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
         """Put how the cluster has a topic; `topic` is what was known of it."""
@@ -180,7 +180,7 @@ class ClusterWatch:
             )
         )
 
-    async def _report_gone(self, look: ClusterMetadata) -> bool:
+    async def _report_deleted(self, look: ClusterMetadata) -> bool:
         """Put which topics are gone; whether none is missing."""
         agrees = True
         after: str | None = None
@@ -188,9 +188,9 @@ class ClusterWatch:
             after = shard_key(topics[-1].name)
             missing = [topic for topic in topics if topic.name not in look.topics]
             agrees = agrees and not missing
-            gone = [topic for topic in missing if not is_provisional(topic) and not self._around.is_busy(topic.name)]
+            gone = [topic for topic in missing if not is_provisional(topic) and not self._context.is_busy(topic.name)]
             if gone:
-                shown = await self._known_by([broker.broker_id for broker in look.brokers], [t.name for t in gone])
+                shown = await self._metadata_from([broker.broker_id for broker in look.brokers], [t.name for t in gone])
                 for topic in gone:
                     if not any(topic.name in seen for seen in shown.values()):
                         self._sink.observe(
@@ -208,12 +208,14 @@ class ClusterWatch:
 
     # --- configs
 
-    async def look_at_configs(self) -> None:
+    async def scan_configs(self) -> None:
         """Compare the explicit configs of all topics. Raises ClusterUnreachable."""
         after: str | None = None
         while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
-            calm = [topic for topic in topics if topic.ready_at_ms is not None and not self._around.is_busy(topic.name)]
+            calm = [
+                topic for topic in topics if topic.ready_at_ms is not None and not self._context.is_busy(topic.name)
+            ]
             configs = await self._link.configs([topic.name for topic in calm]) if calm else {}
             differing = [topic for topic in calm if configs.get(topic.name, topic.configs) != topic.configs]
             if differing:
@@ -221,22 +223,22 @@ class ClusterWatch:
             await asyncio.sleep(0)
 
     async def _report_configs(self, topics: Sequence[Topic], configs: dict[TopicName, Configs]) -> None:
-        look = await self._link.look([topic.name for topic in topics])
+        look = await self._link.metadata([topic.name for topic in topics])
         for topic in topics:
             seen = look.topics.get(topic.name)
-            if seen is not None and seen.topic_id == topic.topic_id and not self._is_ours(topic.name):
+            if seen is not None and seen.topic_id == topic.topic_id and not self._is_own_change(topic.name):
                 self.report(topic, seen, configs[topic.name])
         await self._sink.decided()
 
     # --- log directories
 
-    async def look_at_log_dirs(self) -> None:
+    async def scan_log_dirs(self) -> None:
         """Report the brokers whose log directories are cordoned, or no longer are: Kafka takes the replicas that are
         chosen here as a manual assignment, which it does not check for that before 4.4."""
         cluster = self._sink.store.durable_cluster
         brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
         addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]
-        looks = await asyncio.gather(*(_or_none(self._link.cordoned(address)) for address in addresses))
+        looks = await asyncio.gather(*(_answer_or_none(self._link.cordoned(address)) for address in addresses))
         for broker, found in zip(brokers, looks, strict=True):
             if found is None:
                 continue
@@ -254,16 +256,16 @@ class ClusterWatch:
                 )
         await self._sink.decided()
 
-    async def recheck(self, name: TopicName) -> None:
+    async def rescan(self, name: TopicName) -> None:
         """Compare one topic at once, whatever was done to it: the cluster has refused something. Raises
         ClusterUnreachable."""
         topic = self._sink.store.durable_named(name)
-        seen = (await self._link.look([name])).topics.get(name)
+        seen = (await self._link.metadata([name])).topics.get(name)
         configs = await self._link.configs([name])
         if seen is not None and name in configs:
             self.report(topic, seen, configs[name])
         elif topic is not None and not is_provisional(topic):
-            self.forget()
+            self.rescan_all()
 
     # --- who knows a new topic
 
@@ -297,7 +299,7 @@ class ClusterWatch:
             if name not in waiting:
                 del self._confirming[name]
         live = self._sink.store.durable_cluster.live
-        shown = await self._known_by(live, list(waiting)) if waiting else {}
+        shown = await self._metadata_from(live, list(waiting)) if waiting else {}
         news = False
         for name, topic in waiting.items():
             news = (
@@ -310,7 +312,7 @@ class ClusterWatch:
         new = {
             broker: seen
             for broker, seen in seen_by.items()
-            if seen.topic_id not in self._around.deleted and all(one.leader >= 0 for one in seen.partitions)
+            if seen.topic_id not in self._context.deleted and all(one.leader >= 0 for one in seen.partitions)
         }
         fresh = tuple(broker for broker in new if broker not in topic.propagated)
         if not fresh:
@@ -330,21 +332,23 @@ class ClusterWatch:
         )
         return True
 
-    async def _known_by(
+    async def _metadata_from(
         self, brokers: Iterable[BrokerId], names: Sequence[TopicName]
     ) -> dict[BrokerId, dict[TopicName, SeenTopic]]:
         """What each of these brokers that answers knows of the topics."""
         registered = self._sink.store.durable_cluster.brokers
         ids = [broker_id for broker_id in brokers if broker_id in registered]
         addresses = [(registered[one].endpoints[0].host, registered[one].endpoints[0].port) for one in ids]
-        looks = await asyncio.gather(*(_or_none(self._link.look_at(address, names)) for address in addresses))
+        looks = await asyncio.gather(
+            *(_answer_or_none(self._link.metadata_from(address, names)) for address in addresses)
+        )
         return {broker: dict(look.topics) for broker, look in zip(ids, looks, strict=True) if look is not None}
 
     def _id(self, origin: str = "observed") -> RequestId:
         return self._sink.new_request_id(origin)
 
 
-async def _or_none(look: Awaitable[T]) -> T | None:
+async def _answer_or_none(look: Awaitable[T]) -> T | None:
     try:
         return await look
     except ClusterUnreachable:

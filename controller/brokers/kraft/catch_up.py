@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster.connections import Address
-from controller.brokers.kraft.log.batches import BrokenBatch, carried
+from controller.brokers.kraft.log.batches import BrokenBatch, embedded_events
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.segment import FilePart
@@ -114,7 +114,7 @@ class EventPages:
         """The offset of the first event that the metadata log has at `below` or later; -1 where that is not known. It
         is in the next batch that carries events. What others decided before that says where it was found."""
         for batch in (batch for part in parts for batch in part.batches()):
-            ours = None if batch.is_control or batch.base_offset < below else carried(batch.records[0][1])
+            ours = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
             if ours is not None and ours.values:
                 if ours.first >= end or self._log.read_one(ours.first) != ours.values[0]:
                     return -1
@@ -141,16 +141,16 @@ def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
 
 async def root_at(node: QuorumNode, place: Address, size: int) -> bytes | None:
     """The root of the tree over the first `size` events of another voter; None where it has not so many."""
-    page = await _requested(node, place, size, -1)
+    page = await _fetch_page(node, place, size, -1)
     return None if page is None else page.root
 
 
-async def missed_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
+async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
     """The next page of what a log lacks of the events of the metadata log below that offset, from another voter with
     the same history up to there; None where there is none to be had. Raises LogError."""
     first = log.next_offset
     for place in await node.of_topicwright():
-        page = await _requested(node, place, first, below)
+        page = await _fetch_page(node, place, first, below)
         try:
             if page is not None and page.root == head_of(log, first)[1]:
                 return page
@@ -159,7 +159,7 @@ async def missed_events(node: QuorumNode, log: EventLog, below: int) -> Page | N
     return None
 
 
-async def _requested(node: QuorumNode, place: Address, first: int, below: int) -> Page | None:
+async def _fetch_page(node: QuorumNode, place: Address, first: int, below: int) -> Page | None:
     part = fs.RequestPartitionSnapshot(snapshot_id=fs.SnapshotId(end_offset=below), position=first)
     request = fs.FetchSnapshotRequest(
         cluster_id=node.quorum.options.cluster_id,
@@ -179,23 +179,23 @@ async def _requested(node: QuorumNode, place: Address, first: int, below: int) -
     return page
 
 
-AGAIN_S: Final = 60.0
-"""A difference stays: it is looked at and logged again so seldom."""
+COMPARE_AGAIN_S: Final = 60.0
+"""A import_difference stays: it is looked at and logged again so seldom."""
 
 logger = structlog.get_logger("topicwright.quorum")
 
 
-class Heads:
+class TreeHeads:
     """The head of one voter's event log, beside those that others show."""
 
     def __init__(self, node: QuorumNode, log: EventLog) -> None:
         self._node, self._log = node, log
         self._looking: asyncio.Task[None] | None = None
         self._look_at = 0.0
-        self.trouble: str | None = None
+        self.difference: str | None = None
         """Where the events of voters differ, in words; None where none do."""
-        self.is_wrong = False
-        """Whether it is this voter that differs from most."""
+        self.is_minority = False
+        """Whether it is this voter that first_difference from most."""
 
     def shown(self, leader_id: int, size: int, root: bytes) -> None:
         """Who leads has this root over its first `size` events; this voter has so many now. Raises LogError."""
@@ -203,7 +203,7 @@ class Heads:
         loop = asyncio.get_running_loop()
         if kept != size or mine == root or loop.time() < self._look_at:
             return
-        self._look_at = loop.time() + AGAIN_S
+        self._look_at = loop.time() + COMPARE_AGAIN_S
         self._looking = loop.create_task(self._look(size, {leader_id: root, self._node.quorum.me.id: mine}))
 
     async def _look(self, size: int, roots: dict[int, bytes]) -> None:
@@ -216,12 +216,14 @@ class Heads:
                     roots[voter] = root
         root, others = differing(roots)
         who = ", ".join(map(str, sorted(others)))
-        self.trouble = f"below event {size} voters have other events than most: {who}"
+        self.difference = f"below event {size} voters have other events than most: {who}"
         if root is None:
-            self.trouble = f"below event {size} voters {who} have different events"
-        logger.error("voters have different histories", why=self.trouble, roots={k: v.hex() for k, v in roots.items()})
-        self.is_wrong = root is not None and core.me.id in others
+            self.difference = f"below event {size} voters {who} have different events"
+        logger.error(
+            "voters have different histories", why=self.difference, roots={k: v.hex() for k, v in roots.items()}
+        )
+        self.is_minority = root is not None and core.me.id in others
         if root is not None:
             core.distrusted = others
-        if self.is_wrong:
+        if self.is_minority:
             self._node.veto(False)

@@ -2,9 +2,9 @@
 
 A batch of a Topicwright that led carries its events: they are taken as they are, and what they mean for brokers must
 come to the very records of the batch. A batch of Kafka's own controller has none: its records are discovered, as events
-(`discovering`). Where the log begins behind what is known, because this node was away for longer than it is kept,
+(`import_batch`). Where the log begins behind what is known, because this node was away for longer than it is kept,
 another voter of Topicwright may have the events (`missed`); whatever the snapshot that it begins with says besides is
-discovered as one difference.
+discovered as one import_difference.
 
 Nothing that another controller wrote stops a node: records that no event can say, and events that do not fit, are
 kept and named by `unsupported`. A node that has met such a thing follows and votes, but must not lead.
@@ -22,17 +22,17 @@ import structlog
 from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
-from controller.brokers.kraft.importing.batch import Transactions, differs, discovering, numbered
+from controller.brokers.kraft.importing.batch import Transactions, first_difference, import_batch, numbered
 from controller.brokers.kraft.importing.collector import Imported
-from controller.brokers.kraft.importing.snapshot import discovered_snapshot, wire_in
+from controller.brokers.kraft.importing.snapshot import ids_in, import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import (
     LEADER_CHANGE,
-    Carried,
+    EmbeddedEvents,
     RecordBatch,
-    carried,
     control_type,
     decode_batches,
+    embedded_events,
 )
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
@@ -65,7 +65,7 @@ class Following:
         self.applied = 0
         """All of the metadata log below this offset is in the event log, or held back (`transactions`)."""
         self._files, self._log, self._projector, self._first = files, log, projector, first
-        self.missed: Callable[[int], Awaitable[Page | None]] = _nobody
+        self.fetch_missing: Callable[[int], Awaitable[Page | None]] = _no_page
         """The next events of the metadata log below an offset, of whoever has them."""
         self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
         """Called with who leads, a number of events that both have, and its root over them."""
@@ -79,7 +79,7 @@ class Following:
         self.transactions = Transactions()
         self._from = self.applied
         self._read: deque[RecordBatch] = deque()
-        self._apart = 0
+        self._offset_gap = 0
         """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
 
     @property
@@ -87,16 +87,16 @@ class Following:
         """What of the metadata log no event says; empty where all is said."""
         return self._projector.unsupported
 
-    async def take(self, recorder: Recorder, committed: int) -> list[Recorded]:
+    async def apply_next(self, recorder: Recorder, committed: int) -> list[Recorded]:
         """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
         where nothing was decided with it. Raises LogError, BrokenBatch, RecordMismatch."""
         if self.applied < self._files.start:
-            return await self._take_snapshot(recorder)
+            return await self._import_snapshot(recorder)
         batch = self._next(committed)
-        ours = None if batch.is_control else carried(batch.records[0][1])
-        records = self._take_ours(recorder, batch, ours) if ours is not None else None
+        ours = None if batch.is_control else embedded_events(batch.records[0][1])
+        records = self._apply_embedded(recorder, batch, ours) if ours is not None else None
         if records is None:
-            records = await self._take_anothers(recorder, batch)
+            records = await self._import_batch(recorder, batch)
         self.applied = batch.last_offset + 1
         return records
 
@@ -118,13 +118,13 @@ class Following:
 
     # --- of a Topicwright
 
-    def _take_ours(self, recorder: Recorder, batch: RecordBatch, ours: Carried) -> list[Recorded] | None:
+    def _apply_embedded(self, recorder: Recorder, batch: RecordBatch, ours: EmbeddedEvents) -> list[Recorded] | None:
         """None where the events are none, or do not fit the state: then nothing is taken."""
         if not ours.values:
             return []
         here = self._log.next_offset
-        if ours.first - here != self._apart:
-            self._apart = ours.first - here
+        if ours.first - here != self._offset_gap:
+            self._offset_gap = ours.first - here
             logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
         if ours.root and ours.first == here:
             self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
@@ -135,16 +135,16 @@ class Following:
         except Exception as error:  # whatever a leader wrote, this node must start again
             why = f"the events of the batch at offset {batch.base_offset} do not fit: {error}"[:UNFIT_CHARACTERS_MAX]
             logger.error("events of another voter do not fit: its records are taken", why=why)
-            self._projector.note_unsupported(why)
-            self._projector.end_discovered()
+            self._projector.mark_unsupported(why)
+            self._projector.end_import()
             return None
         if self._projector.values != [value for _, value in batch.records[1:]]:
             theirs = [record for _, record in numbered(batch)]
-            different = differs(map(decode_record, self._projector.values), theirs) or "written otherwise"
+            different = first_difference(map(decode_record, self._projector.values), theirs) or "written otherwise"
             logger.error(
                 "a batch is not what its events mean to this release", metadata=batch.base_offset, why=different
             )
-            self._projector.note_unsupported(different)
+            self._projector.mark_unsupported(different)
         commit = recorder.take_commit()
         self._projector.batches(ours.first, ours.values)
         self.write(commit)
@@ -152,7 +152,7 @@ class Following:
 
     # --- of another controller
 
-    async def _take_anothers(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
+    async def _import_batch(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
         if batch.is_control:
             return []
         records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
@@ -170,24 +170,24 @@ class Following:
         begun = [self._epoch_begun(quorum, epoch, leader_id)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
         request_id = Followed(leader_id, epoch, complete[0][0]).request_id
-        slices = discovering(
+        slices = import_batch(
             state,
             store.durable_name_of,
-            self._projector.wire,
+            self._projector.ids,
             complete,
             at_ms,
             request_id,
             lambda: chain.from_iterable(topic_slices(lambda: store)),
         )
         end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
-        taken = self._record(recorder, at_ms, request_id, begun, end)
+        taken = self._record_imported(recorder, at_ms, request_id, begun, end)
         for each in slices:
-            taken += self._record(recorder, at_ms, request_id, each.events, end, each)
+            taken += self._record_imported(recorder, at_ms, request_id, each.events, end, each)
             await asyncio.sleep(0)
-        self._commit_discovered(recorder, taken)
+        self._commit_import(recorder, taken)
         return taken
 
-    def _record(
+    def _record_imported(
         self,
         recorder: Recorder,
         at_ms: int,
@@ -198,17 +198,17 @@ class Following:
     ) -> list[Recorded]:
         """Bring the state past events that were discovered; with them all below `end` is known."""
         if found is not None:
-            self._projector.take_wire(found.wire)
+            self._projector.import_ids(found.ids)
             if found.unsupported is not None:
                 logger.error("this release cannot say what was decided: it will not lead", what=found.unsupported)
-        self._projector.begin_imported(end, None if found is None else found.unsupported)
+        self._projector.begin_import(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
         return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
 
-    def _commit_discovered(self, recorder: Recorder, taken: Sequence[Recorded]) -> None:
+    def _commit_import(self, recorder: Recorder, taken: Sequence[Recorded]) -> None:
         if taken:
             self.write(recorder.take_commit())
-        self._projector.end_discovered()
+        self._projector.end_import()
 
     def _epoch_begun(self, quorum: Quorum | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
         kraft_version = 0 if quorum is None else quorum.kraft_version
@@ -227,27 +227,27 @@ class Following:
 
     # --- a snapshot
 
-    async def _take_snapshot(self, recorder: Recorder) -> list[Recorded]:
+    async def _import_snapshot(self, recorder: Recorder) -> list[Recorded]:
         """The events that were missed, a page at a time; then all in which the snapshot that the log begins with
-        differs from what is known. What is written before a crash is not different any more."""
+        first_difference from what is known. What is written before a crash is not different any more."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
-        page = await self.missed(snapshot.end_offset)
+        page = await self.fetch_missing(snapshot.end_offset)
         if page is not None and page.values:
-            return self._take_page(recorder, page)
+            return self._apply_page(recorder, page)
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
         if page is not None:
-            wire = self._projector.wire
-            self._projector.take_wire(wire.changes_to(wire_in(image, recorder.state.cluster, wire)))
+            ids = self._projector.ids
+            self._projector.import_ids(ids.changes_to(ids_in(image, recorder.state.cluster, ids)))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
         )
         request_id, store, slices = skipped_to(skipped).request_id, recorder.store, []
-        for each in discovered_snapshot(
+        for each in import_snapshot(
             recorder.state,
             chain.from_iterable(topic_slices(lambda: store)),
-            self._projector.wire,
+            self._projector.ids,
             image,
             at_ms,
             skipped,
@@ -260,27 +260,27 @@ class Following:
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
             end = snapshot.end_offset if is_last else self.applied
-            records = self._record(recorder, at_ms, request_id, each.events, end, each)
+            records = self._record_imported(recorder, at_ms, request_id, each.events, end, each)
             taken += records
-            self._commit_discovered(recorder, records)
+            self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
         if not taken:
-            self._projector.begin_imported(snapshot.end_offset, None)
+            self._projector.begin_import(snapshot.end_offset, None)
             self._log.note(self._projector.changes())
             self._projector.became_durable()
-            self._projector.end_discovered()
+            self._projector.end_import()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return taken
 
-    def _take_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
+    def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
         """Events that another voter has: what they mean for brokers is in the snapshot."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
-        self._projector.begin_imported(self.applied, None)
+        self._projector.begin_import(self.applied, None)
         for record, value in zip(records, page.values, strict=True):
             recorder.take(record, value, indexed=record.cause.command != FOLLOW)
-        self._commit_discovered(recorder, records)
+        self._commit_import(recorder, records)
         if page.first + len(records) == page.end:
             logger.info("events that were missed are copied from another voter", end=page.end)
         return records
@@ -291,9 +291,9 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
     image = MetadataImage()
     for part in parts:
         for batch in part.batches():
-            image.fold((batch,), keep_misfits=True)
+            image.fold((batch,), keep_mismatched=True)
     return image
 
 
-async def _nobody(_: int) -> None:
+async def _no_page(_: int) -> None:
     return None

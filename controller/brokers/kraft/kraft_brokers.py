@@ -2,7 +2,7 @@
 
 The controller opens no connections to lead brokers; they come to it. Their requests are answered by the handlers in
 `controller.apis.kraft`, with the parts that are here: the metadata log, which is the quorum's, who is a member, and how
-far each broker is. The brokers puts the parts together, and passes on what became durable.
+far each broker is. The brokers puts the parts merged, and passes on what became durable.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class KraftBrokers:
         self._readiness: Readiness
 
     def start(self, controller: CommandSink) -> None:
-        """Put the parts together; brokers are led from the first `resume` on."""
+        """Put the parts merged; brokers are led from the first `resume` on."""
         options, projector = self._options, self.projector
         self._controller = controller
         projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
@@ -249,14 +249,14 @@ class KraftBrokers:
         self.confirmations.note(end, records[-1].offset)
         for record in records:
             self._follow(record)
-            self.unreadable.take(record.event)
+            self.unreadable.on_event(record.event)
         if self.replication.leads and not self._stopped:
             self._readiness.on_events(records, end)
 
     def _follow(self, record: Recorded) -> None:
         match record.event:
             case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
-                self.membership.follow(event)
+                self.membership.on_event(event)
                 self.confirmations.forget(event.broker_id)
 
     def resume(self) -> None:

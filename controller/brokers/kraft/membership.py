@@ -197,7 +197,7 @@ class Membership:
             return True
         return False
 
-    async def has_left(self, broker_id: BrokerId) -> bool:
+    async def may_shut_down(self, broker_id: BrokerId) -> bool:
         """Whether a broker that leaves leads nothing any more, and every live broker has applied that."""
         if not self._controller.is_settled() or await self.leads(broker_id):
             return False
@@ -226,7 +226,7 @@ class Membership:
         """Count from now on for how long no broker has come."""
         self._changed_at = self._clock()
 
-    def follow(self, event: BrokerRegistered | BrokerUnfenced | BrokerFenced | BrokerUnregistered) -> None:
+    def on_event(self, event: BrokerRegistered | BrokerUnfenced | BrokerFenced | BrokerUnregistered) -> None:
         """Take note of a durable event."""
         broker_id = event.broker_id
         match event:

@@ -51,14 +51,14 @@ class BrokerProbe:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._connection: wire.BrokerProbe | None = None
+        self._connection: connections.BrokerConnection | None = None
 
     async def knows(self, topic: str) -> bool:
         """Whether the broker's metadata have the topic. Raises ProbeFailed."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _judge(code) and bool(response.topics[0].partitions)
+        return _is_success(code) and bool(response.topics[0].partitions)
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
         """Whether the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
@@ -74,7 +74,7 @@ class BrokerProbe:
         request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics)
         kind = list_offsets.ListOffsetsResponse
         response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
-        return all(_judge(partition.error_code) for topic in response.topics for partition in topic.partitions)
+        return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
 
     def close(self) -> None:
         """Let go of the connection; the next request opens another."""
@@ -87,7 +87,7 @@ class BrokerProbe:
             async with asyncio.timeout(TIMEOUT_S):
                 if self._connection is None:
                     address = self.endpoint.host, self.endpoint.port
-                    self._connection = await wire.BrokerProbe.open(address, Security(), RESPONSE_BYTES_MAX)
+                    self._connection = await connections.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
                 return await self._connection.call(key, version, request, response)
         except BaseException as error:
             self.close()
@@ -98,7 +98,7 @@ class BrokerProbe:
             raise
 
 
-def _judge(code: int) -> bool:
+def _is_success(code: int) -> bool:
     """Whether the code is that of success; what it is in a moment may be another. Raises ProbeFailed if it stays."""
     if code in _DENIED:
         raise ProbeFailed(f"the broker refuses to be probed (error {code})")
@@ -111,7 +111,7 @@ MARKS_MAX: Final = 10_000
 """Commits of which it is known where the metadata log ended: some hundred kilobytes."""
 
 
-class Applied:
+class AppliedOffsets:
     """Which events a broker has applied, from how far it is in the metadata log: pairs of offsets, one a commit, where
     the metadata log ended with it, and its newest event."""
 
@@ -140,8 +140,8 @@ class Confirmations:
 
     def __init__(self, controller: CommandSink, end: int) -> None:
         self._controller = controller
-        self._applied = Applied(end, controller.last_offset)
-        self._passed_on: dict[BrokerId, Offset] = {}
+        self._applied = AppliedOffsets(end, controller.last_offset)
+        self._submitted: dict[BrokerId, Offset] = {}
         self._taken: dict[BrokerId, Offset] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -160,45 +160,45 @@ class Confirmations:
         self._taken[broker_id] = offset
         live = self._controller.store.durable_cluster.live
         reached = min(map(self._reach, live), default=Offset(-1))
-        fresh = [each for each in live if self._passed_on.get(each, -1) < reached]
+        fresh = [each for each in live if self._submitted.get(each, -1) < reached]
         if fresh:
-            self._pass_on(dict.fromkeys(fresh, reached))
+            self._submit(dict.fromkeys(fresh, reached))
         if self._taken and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._time_is_up)
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._on_timer)
 
     def _reach(self, broker_id: BrokerId) -> Offset:
-        return max(self._taken.get(broker_id, Offset(-1)), self._passed_on.get(broker_id, Offset(-1)))
+        return max(self._taken.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
 
     def forget(self, broker_id: BrokerId) -> None:
         """A broker came or went: what it confirmed counts no more."""
-        self._passed_on.pop(broker_id, None)
+        self._submitted.pop(broker_id, None)
         self._taken.pop(broker_id, None)
 
     def restart(self, end: int) -> None:
         """Forget all; the metadata log ends at `end`."""
-        self._applied = Applied(end, self._controller.last_offset)
+        self._applied = AppliedOffsets(end, self._controller.last_offset)
         self.clear()
 
     def clear(self) -> None:
         """Forget all, and pass nothing on."""
-        self._passed_on.clear()
+        self._submitted.clear()
         self._taken.clear()
         self._stop_timer()
 
-    def _time_is_up(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if self._taken:
-            self._pass_on(dict(self._taken))
+            self._submit(dict(self._taken))
 
-    def _pass_on(self, reached: dict[BrokerId, Offset]) -> None:
+    def _submit(self, reached: dict[BrokerId, Offset]) -> None:
         """Put one command for each offset that was reached; what goes beyond stays."""
         for offset in sorted(set(reached.values())):
             brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
-            after = min(self._passed_on.get(broker_id, Offset(-1)) for broker_id in brokers)
+            after = min(self._submitted.get(broker_id, Offset(-1)) for broker_id in brokers)
             stamped = stamp(self._controller, "kraft")
             self._controller.observe(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
             for broker_id in brokers:
-                self._passed_on[broker_id] = offset
+                self._submitted[broker_id] = offset
                 if self._taken[broker_id] <= offset:
                     del self._taken[broker_id]
         if not self._taken:
@@ -226,7 +226,7 @@ IDLE_S: Final = 10.0
 logger = structlog.get_logger("topicwright.kraft")
 
 
-class Waited(msgspec.Struct, frozen=True):
+class AwaitedTopics(msgspec.Struct, frozen=True):
     """Topics that wait to be complete, created with one commit: its newest event, and where the metadata log ended."""
 
     offset: Offset
@@ -250,7 +250,7 @@ class Readiness:
         self._controller = controller
         self._fetched_by = fetched
         self._confirm = confirm
-        self._waiting: deque[Waited] = deque(maxlen=WAITED_MAX)
+        self._waiting: deque[AwaitedTopics] = deque(maxlen=WAITED_MAX)
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._fetched: dict[BrokerId, asyncio.Event] = {}
 
@@ -262,7 +262,7 @@ class Readiness:
         """Probe for the topics that were created with these events, after which the metadata log ends at `end`."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:
-            self._waiting.append(Waited(records[-1].offset, end, names))
+            self._waiting.append(AwaitedTopics(records[-1].offset, end, names))
             for broker_id in self._cluster.live:
                 self._begin(broker_id)
 
@@ -317,7 +317,7 @@ class Readiness:
             if connection is not None:
                 connection.close()
 
-    def _next(self, broker_id: BrokerId, done: Offset) -> list[Waited]:
+    def _next(self, broker_id: BrokerId, done: Offset) -> list[AwaitedTopics]:
         """What the broker has fetched and was not probed for."""
         fetched = self._fetched_by(broker_id)
         return [waited for waited in self._waiting if waited.offset > done and waited.end <= fetched]
@@ -331,7 +331,7 @@ class Readiness:
             return False
         return True
 
-    async def _probe(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[Waited]) -> Offset:
+    async def _probe(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> Offset:
         pause_s = FIRST_PAUSE_S
         newest = waited[-1]
         while not await self._serves(connection, broker_id, waited):
@@ -342,7 +342,7 @@ class Readiness:
         self._confirm(broker_id, newest.offset)
         return newest.offset
 
-    async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[Waited]) -> bool:
+    async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
         """Whether the broker knows these topics, and serves where it is to lead."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]

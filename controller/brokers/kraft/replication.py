@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.catch_up import EventPages, Heads, missed_events
+from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
 from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -39,7 +39,7 @@ FLUSHED_EVERY_S: Final = 0.2
 logger = structlog.get_logger("topicwright.quorum")
 
 
-def wants_lead(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
+def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
     """Whether a voter of this priority claims the lead from who leads now. `known` is the newest epoch of which it is
     known how much its leader wants to lead. Nothing is known of one that began below a snapshot, which does not say
     it: then the lead is claimed, and a leader who wants it more takes it again."""
@@ -61,9 +61,9 @@ class QuorumReplication:
     ) -> None:
         self.on_lost = _nothing
         self.following = Following(files, log, projector, first)
-        self.following.missed = partial(missed_events, node, log)
-        self.heads = Heads(node, log)
-        self.following.on_root = self.heads.shown
+        self.following.fetch_missing = partial(fetch_missing_events, node, log)
+        self.tree_heads = TreeHeads(node, log)
+        self.following.on_root = self.tree_heads.shown
         self.pages = EventPages(log, files)
         """The events, for voters that missed them."""
         self.registered = RegisteredControllers(files)
@@ -106,7 +106,7 @@ class QuorumReplication:
         """Go on from where the event log is, which can be written."""
         self._led_epoch = None
         self.following.reload()
-        if not self.quorum.can_lead and not self.following.unsupported and not self.heads.is_wrong:
+        if not self.quorum.can_lead and not self.following.unsupported and not self.tree_heads.is_minority:
             self._node.veto(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
@@ -145,12 +145,12 @@ class QuorumReplication:
             if self.quorum.full is not None and not self.quorum.others:
                 raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
-        with self._or_let_others_lead():
+        with self._resign_on_log_error():
             self.following.write(commit)
         self.following.applied = last + 1
 
     @contextmanager
-    def _or_let_others_lead(self) -> Iterator[None]:
+    def _resign_on_log_error(self) -> Iterator[None]:
         """Who cannot write the event log cannot decide."""
         try:
             yield
@@ -164,8 +164,8 @@ class QuorumReplication:
         set. Raises LogError, BrokenBatch, RecordMismatch."""
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
-                with self._or_let_others_lead():
-                    records = await self.following.take(recorder, self.quorum.high_watermark)
+                with self._resign_on_log_error():
+                    records = await self.following.apply_next(recorder, self.quorum.high_watermark)
                 self._veto()
                 await asyncio.sleep(0)
                 if records:
@@ -176,7 +176,7 @@ class QuorumReplication:
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
                 return None
-            await self._something_new(stopping)
+            await self._wait_for_change(stopping)
         return None
 
     def _veto(self) -> None:
@@ -188,7 +188,7 @@ class QuorumReplication:
         """Claim the lead from whoever is known to want it less, once all of the log is applied."""
         core = self.quorum
         self._node.wish(
-            wants_lead(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
+            wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
         )
 
     def _may_lead(self, quorum: Quorum) -> bool:
@@ -207,7 +207,7 @@ class QuorumReplication:
                 raise LogDiskFull(str(failure)) from failure
             self.following.transactions.abort()
 
-    async def _something_new(self, stopping: asyncio.Event) -> None:
+    async def _wait_for_change(self, stopping: asyncio.Event) -> None:
         def is_there(quorum: Quorum) -> bool:
             return self.applied < quorum.high_watermark or self._may_lead(quorum)
 

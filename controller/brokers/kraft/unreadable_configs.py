@@ -61,21 +61,21 @@ class UnreadableConfigs:
     def walk(self, store: Callable[[], TopicStore]) -> Iterator[None]:
         """Look through all that is durable, a slice a step."""
         for (kind, name), configs in store().durable_cluster.resource_configs:
-            self._note(kind, name, configs)
+            self._update(kind, name, configs)
         for topics in topic_slices(store):
             for topic in topics:
-                self._note(TOPICS, topic.name, topic.configs)
+                self._update(TOPICS, topic.name, topic.configs)
             yield
 
-    def take(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Take note of a committed event."""
         match event:
             case TopicCreated() | TopicDiscovered() | TopicConfigsChanged():
-                self._note(TOPICS, event.topic, event.configs)
+                self._update(TOPICS, event.topic, event.configs)
             case TopicDeleted() | TopicVanished():
                 self._found.pop((TOPICS, event.topic), None)
             case ResourceConfigsChanged():
-                self._note(event.kind, event.name, event.configs)
+                self._update(event.kind, event.name, event.configs)
 
     def warn(self) -> None:
         """Name them again: this process leads, and a Kafka voter may lead next."""
@@ -93,7 +93,7 @@ class UnreadableConfigs:
             for command in (repair(kind, resource, name, text),)
         ]
 
-    def _note(self, kind: int, resource: str, configs: Configs) -> None:
+    def _update(self, kind: int, resource: str, configs: Configs) -> None:
         found = unreadable(kind, configs) if configs else ()
         before = self._found.pop((kind, resource), ())
         if found:

@@ -197,7 +197,7 @@ def _say_what_was_taken(options: argparse.Namespace, folder: KafkaFolder, taken:
         print(f"{folder.cut} bytes at the end of the log were left out: an incomplete batch")
     unreadable = UnreadableConfigs()
     for event in taken.events:
-        unreadable.take(event)
+        unreadable.on_event(event)
     _print(unreadable)
     kraft = f" --set kraft.version={quorum.kraft_version}" if quorum.kraft_version else ""
     where = f"{quorum.host}:{quorum.port}" if quorum.port else "HOST:PORT"

@@ -9,7 +9,7 @@ from typing import Any
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from controller.brokers.cluster.actions import Carrier, Configure, Create, Delete, Grow
+from controller.brokers.cluster.actions import ActionRunner, AddPartitions, Create, Delete, SetConfigs
 from controller.brokers.cluster.link import Refusal
 from controller.machine.errors import ErrorCode
 from events.catalog import Partition
@@ -50,7 +50,7 @@ def _raise_on(wanted: bool) -> None:
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
 
-class Carried:
+class ActionListener:
     """What became of actions."""
 
     def __init__(self) -> None:
@@ -77,16 +77,16 @@ def action(kind: type[Any], name: str) -> Any:
 
 @on_virtual_time
 async def test_what_raises_is_refused_alone_and_the_queue_goes_on() -> None:
-    for kind in (Create, Delete, Grow, Configure):
-        carried = Carried()
-        carrier = Carrier(Link(), carried, get_logger())  # type: ignore[arg-type]
+    for kind in (Create, Delete, AddPartitions, SetConfigs):
+        carried = ActionListener()
+        carrier = ActionRunner(Link(), carried, get_logger())  # type: ignore[arg-type]
         with capture_logs() as lines:
             running = asyncio.create_task(carrier.run())
             for name in ("a", "bad", "b"):
-                carrier.put(action(kind, name))
+                carrier.enqueue(action(kind, name))
             await asyncio.sleep(60)
             assert carried.seen == {"a": 0, "bad": -1, "b": 0}, kind
-            carrier.put(action(kind, "c"))
+            carrier.enqueue(action(kind, "c"))
             await asyncio.sleep(1)
             assert carried.seen["c"] == 0
             assert carrier.pending.total() == 0

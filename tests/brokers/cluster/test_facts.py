@@ -5,9 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.brokers.cluster.actions import Configure, Create, Delete, Fill, Grow, action_of, config_steps
+from controller.brokers.cluster.actions import (
+    AddPartitions,
+    Create,
+    Delete,
+    FillPlaceholders,
+    SetConfigs,
+    action_of,
+    config_steps,
+)
 from controller.brokers.cluster.link import SeenTopic
-from controller.brokers.cluster.reconciliation import brokers_of, differs, known, left_open, past_of
+from controller.brokers.cluster.reconciliation import brokers_of, differs, known, open_work_of, unfinished_topics
 from controller.machine.commands.cluster import SeenPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
@@ -51,29 +59,29 @@ SEEN = "seen a 1.2::1:0 conf="
 def test_what_was_decided_and_not_reported_as_done_is_open(
     steps: tuple[str, ...], open_: list[str], deleted: bool
 ) -> None:
-    past = past_of(story(*steps))
+    past = open_work_of(story(*steps))
     assert [type(change).__name__ for change in past.changes] == open_
     assert bool(past.deleted) is deleted
 
 
 def test_topics_to_which_something_is_open() -> None:
-    assert left_open(story(SEEN, "delete a id=d")) == ["a"]
-    assert left_open(story(SEEN, "delete a id=d", "done a id=d")) == []
-    assert left_open(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
+    assert unfinished_topics(story(SEEN, "delete a id=d")) == ["a"]
+    assert unfinished_topics(story(SEEN, "delete a id=d", "done a id=d")) == []
+    assert unfinished_topics(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
 
 
 def test_a_filled_place_is_open_until_the_broker_is_in_sync() -> None:
     joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "review a")
-    assert past_of(story(*joins)).fills
-    assert not past_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).fills
+    assert open_work_of(story(*joins)).has_unfilled
+    assert not open_work_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).has_unfilled
 
 
 def test_what_events_want_done() -> None:
     kinds = [type(action) for record in history("cluster") if (action := action_of(record.event)) is not None]
-    assert kinds == [Create, Create, Grow, Configure, Delete]
+    assert kinds == [Create, Create, AddPartitions, SetConfigs, Delete]
     assert [type(action_of(record.event)) for record in story(
         "create a 1x3 clear=0", "register 3", "unfence 3", "review a"
-    )] == [type(None), Create, Fill]  # fmt: skip
+    )] == [type(None), Create, FillPlaceholders]  # fmt: skip
 
 
 def test_steps_of_configs() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
 
-from controller.brokers.cluster.link import ClusterLink, within_limit
+from controller.brokers.cluster.link import ClusterLink, split_by_limit
 from controller.brokers.cluster.security import Security
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -26,14 +26,14 @@ from tests.support.reference_kafka import ReferenceKafka
 )
 def test_topics_are_spread_over_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
-    requests = within_limit(topics)
+    requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
     assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
 
 
 def test_configs_count_too() -> None:
     topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
-    assert [len(each) for each in within_limit(topics)] == [1, 1]
+    assert [len(each) for each in split_by_limit(topics)] == [1, 1]
 
 
 async def test_the_broker_that_was_named_as_the_controller_dies(kafka: ReferenceKafka, name: str) -> None:

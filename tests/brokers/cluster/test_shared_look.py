@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.brokers.cluster.link import Shared
+from controller.brokers.cluster.link import SharedCall
 
 
 class Source:
@@ -33,7 +33,7 @@ async def _settled() -> None:
 
 async def test_who_comes_during_a_call_shares_the_next_answer() -> None:
     source = Source()
-    shared = Shared(source)
+    shared = SharedCall(source)
     first = [asyncio.create_task(shared.answer()) for _ in range(3)]
     await _settled()
     later = [asyncio.create_task(shared.answer()) for _ in range(3)]
@@ -50,7 +50,7 @@ async def test_who_comes_during_a_call_shares_the_next_answer() -> None:
 async def test_a_failure_is_theirs_who_called_and_nobody_elses() -> None:
     source = Source()
     source.wrong = {1}
-    shared = Shared(source)
+    shared = SharedCall(source)
     first = [asyncio.create_task(shared.answer()) for _ in range(2)]
     await _settled()
     later = asyncio.create_task(shared.answer())
@@ -64,7 +64,7 @@ async def test_a_failure_is_theirs_who_called_and_nobody_elses() -> None:
 
 async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     source = Source()
-    shared = Shared(source)
+    shared = SharedCall(source)
     gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
     await _settled()
     gives_up.cancel()
@@ -77,7 +77,7 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
 async def test_nobody_left_to_hear_of_a_failure() -> None:
     source = Source()
     source.wrong = {1}
-    shared = Shared(source)
+    shared = SharedCall(source)
     only = asyncio.create_task(shared.answer())
     await _settled()
     only.cancel()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 
-from controller.brokers.kraft.log.batches import RecordBatch, carried
+from controller.brokers.kraft.log.batches import RecordBatch, embedded_events
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
@@ -97,11 +97,11 @@ class Desk:
         assert self.seat.log is not None, "its node runs"
         return list(self.seat.log.batches())
 
-    def carried(self) -> list[Recorded]:
+    def embedded_events(self) -> list[Recorded]:
         """The events in the metadata log."""
         found = []
         for batch in self.batches():
-            ours = None if batch.is_control else carried(batch.records[0][1])
+            ours = None if batch.is_control else embedded_events(batch.records[0][1])
             if ours is not None:
                 found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
         return found

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.log.batches import carried, decode_batches
+from controller.brokers.kraft.log.batches import decode_batches, embedded_events
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
@@ -26,7 +26,7 @@ BEGIN = len(real_history())
 def _records(log: LogRig) -> list[Any]:
     """Without those that carry events."""
     batches = [batch for batch in log.decoded() if not batch.is_control]
-    return [decode_record(value) for batch in batches for _, value in batch.records if carried(value) is None]
+    return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
 
 
 def test_after_each_event_brokers_are_sent_what_holds() -> None:

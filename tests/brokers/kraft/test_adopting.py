@@ -132,7 +132,7 @@ def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
     store.write(Commit([Entry(b"event")], dict(taken.state)))
     ids = AclIds(store)
     ids.reload()
-    assert ids.take(acl) == ACL.id
+    assert ids.remove(acl) == ACL.id
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:

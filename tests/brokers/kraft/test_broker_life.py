@@ -15,7 +15,7 @@ from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegi
 from controller.apis.kraft.epochs import BrokerEpochs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
 from controller.brokers.kraft.membership import Directories, Membership, Sessions
-from controller.brokers.kraft.readiness import Applied
+from controller.brokers.kraft.readiness import AppliedOffsets
 from controller.brokers.kraft.registration import refusal
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -147,7 +147,7 @@ def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
 
 
 def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
-    applied = Applied(10, Offset(3))
+    applied = AppliedOffsets(10, Offset(3))
     applied.note(15, Offset(7))
     applied.note(15, Offset(9))
     applied.note(20, Offset(12))

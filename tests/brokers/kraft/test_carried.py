@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.log.batches import TAG, Carried, carried, carrying
+from controller.brokers.kraft.log.batches import TAG, EmbeddedEvents, embed_events, embedded_events
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, NoOpRecord
@@ -16,7 +16,7 @@ from events.codec import encode_event
 from tests.brokers.kraft.logs import real_history
 
 VALUES = [encode_event(record.at_ms, record.cause, record.event) for record in real_history()]
-WHOLE = carrying(7, VALUES)
+WHOLE = embed_events(7, VALUES)
 
 
 def tagged(*fields: tuple[int, bytes]) -> bytes:
@@ -33,7 +33,7 @@ def packed(*parts: object) -> bytes:
 
 @given(st.integers(0, 1 << 62), st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([b"", b"r" * 32]))
 def test_events_come_back_as_they_went(first: int, values: list[bytes], root: bytes) -> None:
-    assert carried(carrying(first, values, root)) == Carried(1, first, tuple(values), root)
+    assert embedded_events(embed_events(first, values, root)) == EmbeddedEvents(1, first, tuple(values), root)
 
 
 def test_a_reader_that_knows_nothing_of_it_passes_over_it() -> None:
@@ -69,16 +69,16 @@ def test_a_reader_that_knows_nothing_of_it_passes_over_it() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_of_this_form_is_none(value: bytes) -> None:
-    assert carried(value) is None
+    assert embedded_events(value) is None
 
 
 def test_torn_or_cut_bytes_are_none() -> None:
     for size in range(len(WHOLE)):
-        assert carried(WHOLE[:size]) is None, f"of {len(WHOLE)} bytes {size}"
+        assert embedded_events(WHOLE[:size]) is None, f"of {len(WHOLE)} bytes {size}"
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_behind_the_head_are_taken_or_none(data: bytes) -> None:
     head = WHOLE[: WHOLE.index(encode_uvarint(TAG)) + len(encode_uvarint(TAG))]
-    found = carried(head + data)
-    assert found is None or carrying(found.first, found.values, found.root)
+    found = embedded_events(head + data)
+    assert found is None or embed_events(found.first, found.values, found.root)

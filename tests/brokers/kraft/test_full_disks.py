@@ -75,7 +75,7 @@ async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_
             at for at in range(len(COMMANDS)) if sum(len(each) for _, each in COMMANDS[:at]) == len(desk.events())
         )
         await desk.commit(COMMANDS[left:])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert desk.node.quorum.full is None
 
 
@@ -97,9 +97,9 @@ async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypa
         assert await desk.follow() == []
         assert desk.replication.leads
         assert desk.node.quorum.epoch > epoch
-        assert desk.events() == desk.carried() == known
+        assert desk.events() == desk.embedded_events() == known
         await desk.commit(COMMANDS[5:])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
 
 
 async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is(

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, carried
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, embedded_events
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
@@ -40,9 +40,9 @@ def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
     """The events that batches carry, at the offsets that they say."""
     found: list[Recorded] = []
     for batch in batches:
-        ours = carried(batch.records[0][1])
+        ours = embedded_events(batch.records[0][1])
         assert ours is not None, f"the batch at {batch.base_offset} carries none"
-        assert [carried(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
+        assert [embedded_events(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
         found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
     return found
 
@@ -65,7 +65,7 @@ def _plainly(log: LogRig) -> list[Any]:
     for batch in log.decoded():
         for offset, (_, value) in enumerate(() if batch.is_control else batch.records, batch.base_offset):
             record: Any = decode_record(value)
-            if carried(value) is not None:
+            if embedded_events(value) is not None:
                 continue
             if isinstance(record, RegisterBrokerRecord):
                 epochs[record.broker_id] = offset
@@ -168,7 +168,7 @@ def test_a_large_commit_is_parted_between_commands(bound: str, monkeypatch: pyte
     for pairs in made[:-1]:
         sizes = [1 if bound == "records" else len(value) for _, value in pairs[1:]]
         assert sum(sizes) >= most, "no part is smaller than it has to be"
-        *_, last = carried(pairs[0][1]).values  # type: ignore[union-attr]
+        *_, last = embedded_events(pairs[0][1]).values  # type: ignore[union-attr]
         assert sum(sizes[: -_records_of(last)] or [0]) < most, "nor larger, but for what one command leads to"
 
 

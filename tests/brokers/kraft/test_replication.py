@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import carrying
+from controller.brokers.kraft.log.batches import embed_events
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
-from controller.brokers.kraft.log.projector import Wire
+from controller.brokers.kraft.log.projector import ProtocolIdChanges
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.replication import wants_lead
+from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
 from controller.machine.state import Quorum
 from events.access import LoginSecretDrawn
@@ -94,9 +94,9 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
     async with alone(tmp_path, log) as desk:
         for at in range(0, len(COMMANDS), 3):
             await desk.commit(COMMANDS[at : at + 3])
-            assert log.durable_offset == log.next_offset == len(desk.carried())
+            assert log.durable_offset == log.next_offset == len(desk.embedded_events())
             assert desk.replication.applied == desk.projector.mark.applied == desk.batches()[-1].last_offset + 1
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert plainly(desk.log) == written_without_a_quorum()
         image = MetadataImage()
         image.fold(desk.batches())
@@ -121,7 +121,7 @@ async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
             with pytest.raises(LogWriteError):
                 await desk.commit(COMMANDS[5:])
         assert (log.next_offset, desk.projector.mark.applied) == (written, desk.replication.applied)
-        assert desk.carried() == HISTORY
+        assert desk.embedded_events() == HISTORY
         await begun_anew(desk)
         with capture_logs() as lines:
             assert await desk.follow() == HISTORY[written:]
@@ -156,7 +156,7 @@ async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
                 await begun_anew(desk)
                 assert await desk.follow() == [], "nothing is taken twice"
             await desk.commit([command])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert plainly(desk.log) == written_without_a_quorum()
         image = MetadataImage()
         image.fold(desk.batches())
@@ -166,7 +166,7 @@ async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
 async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
-        for value in (encode_record(NoOpRecord()), carrying(desk.log.next_offset, [])):
+        for value in (encode_record(NoOpRecord()), embed_events(desk.log.next_offset, [])):
             desk.node.append([(None, value)])
         await begun_anew(desk)
         assert await desk.follow() == []
@@ -205,14 +205,14 @@ async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_comm
         for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
             last = desk.node.append([(None, value) for value in values])
         desk.load()
-        desk.projector.take_wire(Wire({BrokerId(1): 7}))
+        desk.projector.import_ids(ProtocolIdChanges({BrokerId(1): 7}))
         await desk.follow(lambda: desk.replication.applied > last)
         assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
         for again in (False, True):
             if again:
                 desk.load()
             assert "a record of type 255" in desk.replication.following.unsupported
-            assert desk.projector.wire.broker_epochs == {BrokerId(1): 7}
+            assert desk.projector.ids.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
 
@@ -223,7 +223,7 @@ async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_r
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         known = desk.events()
-        last = desk.node.append([(None, each) for each in (carrying(0, values), *created(1))])
+        last = desk.node.append([(None, each) for each in (embed_events(0, values), *created(1))])
         desk.load()
         await desk.follow(lambda: desk.replication.applied > last)
         assert desk.events()[: len(known)] == known
@@ -311,7 +311,7 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         end = leader.node.quorum.log.end
         with pytest.raises(LeadLost):
             await leader.replication.commit(leader.recorder.take_commit())
-        assert leader.carried() == leader.events()
+        assert leader.embedded_events() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
 
@@ -334,4 +334,4 @@ def test_the_lead_is_wanted_from_who_wants_it_less(
 ) -> None:
     """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
     begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
-    assert wants_lead(begun, 4, snapshot, 1) is wants
+    assert wants_leadership(begun, 4, snapshot, 1) is wants

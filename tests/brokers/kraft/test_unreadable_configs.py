@@ -53,9 +53,9 @@ def test_what_was_found_follows_the_events() -> None:
     of_all: Configs = ((MIN_ISR, " 3"),)
     changed = ResourceConfigsChanged(RequestId("r"), BROKERS, "", of_all, "User:kafka", None)
     with structlog.testing.capture_logs() as logs:
-        found.take(discovered("t", (MIN_ISR, " 2"), (UNCLEAN, " true")))
-        found.take(changed)
-        found.take(changed)
+        found.on_event(discovered("t", (MIN_ISR, " 2"), (UNCLEAN, " true")))
+        found.on_event(changed)
+        found.on_event(changed)
     assert found.count == 3
     assert [(each["resource"], each["config"], each["value"]) for each in logs] == [
         ("t", MIN_ISR, " 2"),
@@ -66,8 +66,8 @@ def test_what_was_found_follows_the_events() -> None:
         found.warn()
     assert [each.get("count") for each in logs] == [3, None, None, None]
     assert len(found.lines()) == 3
-    found.take(TopicVanished(TopicName("t"), TopicId(bytes(16)), ""))
-    found.take(ResourceConfigsChanged(RequestId("r"), BROKERS, "", ((MIN_ISR, "3"),), "User:kafka", None))
+    found.on_event(TopicVanished(TopicName("t"), TopicId(bytes(16)), ""))
+    found.on_event(ResourceConfigsChanged(RequestId("r"), BROKERS, "", ((MIN_ISR, "3"),), "User:kafka", None))
     assert found.count == 0
     with structlog.testing.capture_logs() as logs:
         found.warn()

@@ -73,7 +73,7 @@ def _check_metadata(world: World, records: list[Recorded], folded: object) -> No
         image.fold([batch])
         ours = None if batch.is_control else embedded_events(batch.records[0][1])
         if ours is not None and ours.values:
-            assert ours.first == len(values), f"events from {ours.first} on are embedded_events after {len(values)}"
+            assert ours.first == len(values), f"events from {ours.first} on are embedded after {len(values)}"
             values += ours.values
     assert values == world.witness.seen, "the metadata log carries other events"
     found = differences(image, folded)  # type: ignore[arg-type]

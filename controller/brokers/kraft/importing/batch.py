@@ -5,13 +5,13 @@ the state before. So a controller that followed leads on from where the other on
 
 Method. Of the state only what the batch touches is projected to records, into an image on which the batch's records
 are folded. Steps (brokers, changes of partitions, producer ids, deletions) become events one by one, as they come; what
-several records say together (a topic with its configs and partitions, the configs of a resource, the quotas of an
+several records say merged (a topic with its configs and partitions, the configs of a resource, the quotas of an
 entity, access control entries, features) is compared with the state at the end of the batch.
 
 What cannot be said as events never stops it: all else is said, and `unsupported` names it. Who has met such a thing may
 follow and vote, and must not lead.
 
-What it does not do: it reads no log. Records come decoded, and those of a transaction together (see `transactions`).
+What it does not do: it reads no log. Records come decoded, and those of a transaction merged (see `transactions`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from controller.brokers.kraft.importing.cluster_changes import ClusterChanges
-from controller.brokers.kraft.importing.collector import Imported, Reading, is_passed_over, record_in_words, source_of
+from controller.brokers.kraft.importing.collector import EventCollector, Imported, is_ignored, record_summary, source_of
 from controller.brokers.kraft.importing.topic_changes import NameOf, TopicChanges
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.log.image import RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projector import KnownWire
+from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.machine.state import State, Topic
 from events.names import RequestId
 
 _WORDS_MAX: Final = 200
 
 
-def differs(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
+def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
     """The first record in which a batch is not what its events lead to here, both shown; None where there is none.
 
     What carries the events, a NoOpRecord, is no part of the comparison.
@@ -101,10 +101,10 @@ Numbered = tuple[int, MetadataRecord]
 """A record with its offset in the metadata log."""
 
 
-def discovering(
+def import_batch(
     state: State,
     name_of: NameOf,
-    wire_before: KnownWire,
+    ids_before: ProtocolIds,
     records: Iterable[Numbered],
     at_ms: int,
     request_id: RequestId,
@@ -116,22 +116,22 @@ def discovering(
     topics. `state` may be brought past a slice before the next is taken, or past all of them in the end; nothing else
     may change it meanwhile.
     """
-    reading = Reading(source_of(request_id))
-    of_cluster = ClusterChanges(state.cluster, wire_before, reading)
-    of_topics = TopicChanges(state, name_of, every_topic, reading, at_ms)
-    steps = chain(_folding(records, of_cluster, of_topics, reading), of_cluster.finish(), of_topics.finish())
-    return reading.slices(steps)
+    collector = EventCollector(source_of(request_id))
+    of_cluster = ClusterChanges(state.cluster, ids_before, collector)
+    of_topics = TopicChanges(state, name_of, every_topic, collector, at_ms)
+    steps = chain(_folding(records, of_cluster, of_topics, collector), of_cluster.finish(), of_topics.finish())
+    return collector.slices(steps)
 
 
 def _folding(
-    records: Iterable[Numbered], of_cluster: ClusterChanges, of_topics: TopicChanges, reading: Reading
+    records: Iterable[Numbered], of_cluster: ClusterChanges, of_topics: TopicChanges, collector: EventCollector
 ) -> Iterator[None]:
     for offset, record in records:
         try:
             if isinstance(record, kinds.ClearElrRecord):
-                yield from of_topics.clear_eligible(record)
-            elif not (of_topics.take(record) or of_cluster.take(record) or is_passed_over(record)):
-                reading.cannot(f"{record_in_words(record)} at offset {offset}")
+                yield from of_topics.clear_elr(record)
+            elif not (of_topics.apply(record) or of_cluster.apply(record) or is_ignored(record)):
+                collector.add_unsupported(f"{record_summary(record)} at offset {offset}")
         except RecordMismatch as error:
-            reading.cannot(f"{record_in_words(record)} at offset {offset} does not fit: {error}")
+            collector.add_unsupported(f"{record_summary(record)} at offset {offset} does not fit: {error}")
         yield

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.collector import Reading, Source
+from controller.brokers.kraft.importing.collector import EventCollector, Source
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
@@ -26,7 +26,7 @@ from controller.brokers.kraft.log.projection import (
     is_kraft_broker,
     registration_record,
 )
-from controller.brokers.kraft.log.projector import KnownWire
+from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.access.quotas import sorted_entity
 from controller.machine.state import Cluster, ScramCredential
@@ -162,7 +162,7 @@ def quota_events(entity: QuotaEntity, before: Quotas, after: Quotas, source: Sou
         yield QuotasChanged(source.request_id, entity, values, removed, source.principal, None)
 
 
-def login_events(
+def credential_events(
     user: str,
     mechanism: int,
     before: ScramCredential | None,
@@ -188,18 +188,18 @@ _ACLS_PER_EVENT: Final = 1000
 class ClusterChanges:
     """What of the cluster a batch changes. `take` is given its records, `finish` says what is left to say."""
 
-    def __init__(self, before: Cluster, wire: KnownWire, reading: Reading) -> None:
-        self._before, self._wire, self._reading = before, wire, reading
-        self._image = reading.image
+    def __init__(self, before: Cluster, ids: ProtocolIds, collector: EventCollector) -> None:
+        self._before, self._ids_before, self._collector = before, ids, collector
+        self._image = collector.image
         self._epochs = MachineEpochs(before.last_broker_epoch)
         self._brokers: set[int] = set()
         self._features = False
         self._resources: dict[tuple[int, str], None] = {}
         self._entities: dict[QuotaEntity, None] = {}
-        self._logins: dict[tuple[str, int], None] = {}
+        self._credentials: dict[tuple[str, int], None] = {}
         self._entries: dict[bytes, None] = {}
 
-    def take(self, record: MetadataRecord) -> bool:
+    def apply(self, record: MetadataRecord) -> bool:
         """One record; whether it is of the cluster. Raises RecordMismatch."""
         match record:
             case kinds.RegisterBrokerRecord() | kinds.BrokerRegistrationChangeRecord() | kinds.UnregisterBrokerRecord():
@@ -223,39 +223,39 @@ class ClusterChanges:
         before, in steps, and have `finish` say all else."""
         before, image = self._before, self._image
         self._features = True
-        self._say_features()
+        self._report_features()
         registered = sorted(image.all(kinds.RegisterBrokerRecord), key=lambda each: each.broker_epoch)
         ids = [BrokerId(each.broker_id) for each in registered]
         for broker_id in (*(one for one in sorted(before.brokers) if one not in ids), *ids):
             was = self._registration(broker_id)
-            self._say_broker(broker_id, was, image.find(kinds.RegisterBrokerRecord(broker_id=broker_id)))
+            self._report_broker(broker_id, was, image.find(kinds.RegisterBrokerRecord(broker_id=broker_id)))
             yield
         for block in image.all(kinds.ProducerIdsRecord):
             if block.next_producer_id != before.next_producer_id:
-                self._say_producer_ids(block)
+                self._report_producer_ids(block)
         held = (resource for resource, _ in before.resource_configs)
         self._resources = dict.fromkeys((*held, *(one for one in image.configured() if one[0] != TOPICS)))
         self._entities = dict.fromkeys(before.quotas)
-        self._logins = {(user, NUMBERS[mechanism]): None for user, mechanism in before.scram}
+        self._credentials = {(user, NUMBERS[mechanism]): None for user, mechanism in before.scram}
         for login in image.all(kinds.UserScramCredentialRecord):
-            self._touch_login(login)
+            self._mark_login(login)
         self._entries = dict.fromkeys(
-            (*self._wire.acls, *(one.id for one in image.all(kinds.AccessControlEntryRecord)))
+            (*self._ids_before.acls, *(one.id for one in image.all(kinds.AccessControlEntryRecord)))
         )
 
     def finish(self) -> Iterator[None]:
-        """Say what several records say together; in steps."""
-        self._say_features()
+        """Say what several records say merged; in steps."""
+        self._report_features()
         for kind, name in self._resources:
-            self._say_configs(kind, name)
+            self._report_configs(kind, name)
             yield
-        for user, mechanism in self._logins:
+        for user, mechanism in self._credentials:
             before = self._before.scram.get((user, MECHANISMS[mechanism]))
             after = self._image.find(kinds.UserScramCredentialRecord(name=user, mechanism=mechanism))
-            self._reading.say(*login_events(user, mechanism, before, after, self._reading.source))
+            self._collector.add(*credential_events(user, mechanism, before, after, self._collector.source))
             yield
-        yield from self._say_quotas()
-        yield from self._say_entries()
+        yield from self._report_quotas()
+        yield from self._report_acls()
 
     # --- brokers
 
@@ -264,13 +264,13 @@ class ClusterChanges:
         key = kinds.RegisterBrokerRecord(broker_id=broker_id)
         before = self._image.find(key)
         self._image.apply(record)
-        self._say_broker(broker_id, before, self._image.find(key))
+        self._report_broker(broker_id, before, self._image.find(key))
 
-    def _say_broker(
+    def _report_broker(
         self, broker_id: int, before: kinds.RegisterBrokerRecord | None, after: kinds.RegisterBrokerRecord | None
     ) -> None:
-        self._reading.say(*broker_events(before, after, self._epochs, self._reading.source.reason))
-        epochs = self._reading.broker_epochs
+        self._collector.add(*broker_events(before, after, self._epochs, self._collector.source.reason))
+        epochs = self._collector.broker_epochs
         if after is None:
             epochs[BrokerId(broker_id)] = None
         elif before is None or before.broker_epoch != after.broker_epoch:
@@ -289,17 +289,17 @@ class ClusterChanges:
         if broker is None or not is_kraft_broker(broker):
             return None
         self._epochs.know(broker.broker_id, broker.broker_epoch)
-        epoch = self._wire.broker_epochs.get(broker.broker_id, -1)
+        epoch = self._ids_before.broker_epochs.get(broker.broker_id, -1)
         return registration_record(broker, epoch, CORDONED_SINCE)
 
     def _take_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         self._load_broker(record.broker_id)
-        self._say_producer_ids(record)
+        self._report_producer_ids(record)
 
-    def _say_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
+    def _report_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         end = record.next_producer_id
         first, epoch = max(0, end - PRODUCER_IDS_PER_BLOCK), self._epochs.of(record.broker_id)
-        self._reading.say(catalog.ProducerIdsAllocated(BrokerId(record.broker_id), epoch, first, end))
+        self._collector.add(catalog.ProducerIdsAllocated(BrokerId(record.broker_id), epoch, first, end))
 
     # --- features and configs
 
@@ -309,16 +309,16 @@ class ClusterChanges:
             for name, level in self._before.features:
                 self._image.apply(kinds.FeatureLevelRecord(name=name, feature_level=level))
 
-    def _say_features(self) -> None:
+    def _report_features(self) -> None:
         if not self._features:
             return
         self._features = False
         features = self._image.features
         if features != self._before.features:
-            self._reading.say(catalog.FeaturesChanged(features, self._reading.source.reason))
+            self._collector.add(catalog.FeaturesChanged(features, self._collector.source.reason))
         why = unsupported_feature(features)
         if why is not None:
-            self._reading.cannot(why)
+            self._collector.add_unsupported(why)
 
     def _load_configs(self, resource: tuple[int, str]) -> None:
         if resource not in self._resources:
@@ -326,13 +326,13 @@ class ClusterChanges:
             for each in config_records(*resource, (), self._before.configs_of(*resource)):
                 self._image.apply(each)
 
-    def _say_configs(self, kind: int, name: str) -> None:
+    def _report_configs(self, kind: int, name: str) -> None:
         before = self._before.configs_of(kind, name)
         after = self._image.configs_of(kind, name)
-        source = self._reading.source
+        source = self._collector.source
         if before != after:
             changed = catalog.ResourceConfigsChanged(source.request_id, kind, name, after, source.principal, None)
-            self._reading.say(changed)
+            self._collector.add(changed)
 
     # --- access
 
@@ -341,13 +341,13 @@ class ClusterChanges:
             case kinds.ClientQuotaRecord():
                 self._load_quotas(entity_of(record))
             case kinds.UserScramCredentialRecord() | kinds.RemoveUserScramCredentialRecord():
-                if not self._touch_login(record):
+                if not self._mark_login(record):
                     return True
             case kinds.AccessControlEntryRecord():
                 self._entries[record.id] = None
             case kinds.RemoveAccessControlEntryRecord():
-                if record.id not in self._entries and record.id not in self._wire.acls:
-                    self._reading.cannot(f"an entry {record.id.hex()} is removed that is not there")
+                if record.id not in self._entries and record.id not in self._ids_before.acls:
+                    self._collector.add_unsupported(f"an entry {record.id.hex()} is removed that is not there")
                     return True
                 self._entries[record.id] = None
             case _:
@@ -355,11 +355,11 @@ class ClusterChanges:
         self._image.apply(record)
         return True
 
-    def _touch_login(self, record: kinds.UserScramCredentialRecord | kinds.RemoveUserScramCredentialRecord) -> bool:
+    def _mark_login(self, record: kinds.UserScramCredentialRecord | kinds.RemoveUserScramCredentialRecord) -> bool:
         if record.mechanism not in MECHANISMS:
-            self._reading.cannot(f"a login of user {record.name!r} by SCRAM mechanism {record.mechanism}")
+            self._collector.add_unsupported(f"a login of user {record.name!r} by SCRAM mechanism {record.mechanism}")
             return False
-        self._logins[record.name, record.mechanism] = None
+        self._credentials[record.name, record.mechanism] = None
         return True
 
     def _load_quotas(self, entity: QuotaEntity) -> None:
@@ -369,41 +369,41 @@ class ClusterChanges:
             for each in credential_and_quota_records(Cluster(), held):
                 self._image.apply(each)
 
-    def _say_quotas(self) -> Iterator[None]:
+    def _report_quotas(self) -> Iterator[None]:
         quotas: dict[QuotaEntity, dict[str, float]] = {}
         for record in self._image.all(kinds.ClientQuotaRecord):
             quotas.setdefault(entity_of(record), {})[record.key] = record.value
             yield
         for entity in {**self._entities, **dict.fromkeys(quotas)}:
             before, after = self._before.quotas.get(entity, ()), tuple(sorted(quotas.get(entity, {}).items()))
-            self._reading.say(*quota_events(entity, before, after, self._reading.source))
+            self._collector.add(*quota_events(entity, before, after, self._collector.source))
             yield
 
-    def _say_entries(self) -> Iterator[None]:
+    def _report_acls(self) -> Iterator[None]:
         gone: dict[Acl, bytes] = {}
         new: dict[Acl, bytes] = {}
         twice = False
         for acl_id in self._entries:
-            before = self._wire.acls.get(acl_id)
+            before = self._ids_before.acls.get(acl_id)
             record = self._image.find(kinds.AccessControlEntryRecord(id=acl_id))
             after = None if record is None else acl_of(record)
             if before != after:
-                self._reading.acls[acl_id] = after
+                self._collector.acls[acl_id] = after
                 twice = twice or after in new
                 gone |= {} if before is None else {before: acl_id}
                 new |= {} if after is None else {after: acl_id}
             yield
         fitting = [acl for acl in gone if acl in self._before.acls]
-        yield from self._say_acls(AclsDeleted, fitting)
+        yield from self._report_acl_events(AclsDeleted, fitting)
         created = [acl for acl in new if acl in gone or acl not in self._before.acls]
-        yield from self._say_acls(AclsCreated, created)
+        yield from self._report_acl_events(AclsCreated, created)
         if twice or (len(fitting), len(created)) != (len(gone), len(new)):
-            self._reading.cannot("an access control entry that holds twice, under two ids")
+            self._collector.add_unsupported("an access control entry that holds twice, under two ids")
 
-    def _say_acls(self, kind: type[AclsCreated | AclsDeleted], acls: list[Acl]) -> Iterator[None]:
-        source = self._reading.source
+    def _report_acl_events(self, kind: type[AclsCreated | AclsDeleted], acls: list[Acl]) -> Iterator[None]:
+        source = self._collector.source
         for at in range(0, len(acls), _ACLS_PER_EVENT):
             some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
             event = kind(source.request_id, some, source.principal, None)
-            self._reading.say(event)
+            self._collector.add(event)
             yield

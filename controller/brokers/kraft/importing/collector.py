@@ -10,7 +10,7 @@ import msgspec
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, UnknownRecord
-from controller.brokers.kraft.log.projector import Wire
+from controller.brokers.kraft.log.projector import ProtocolIdChanges
 from controller.kafka.codec.primitives import read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
 from events import catalog
@@ -19,7 +19,7 @@ from events.catalog import Cause
 from events.followed import FOLLOW, followed
 from events.names import BrokerId, RequestId
 
-_NOT_THE_MACHINES: Final = (
+_IGNORED: Final = (
     kinds.NoOpRecord,
     kinds.RegisterControllerRecord,
     kinds.UnregisterControllerRecord,
@@ -31,14 +31,14 @@ _MIGRATING: Final = (1, 2)
 """States of a migration from ZooKeeper that is not over (KIP-866)."""
 
 
-def is_passed_over(record: MetadataRecord) -> bool:
+def is_ignored(record: MetadataRecord) -> bool:
     """Whether a record says nothing that decisions depend on."""
     if isinstance(record, kinds.ZkMigrationStateRecord):
         return record.zk_migration_state not in _MIGRATING
-    return isinstance(record, _NOT_THE_MACHINES)
+    return isinstance(record, _IGNORED)
 
 
-def record_in_words(record: MetadataRecord) -> str:
+def record_summary(record: MetadataRecord) -> str:
     """Which record it is."""
     if not isinstance(record, UnknownRecord):
         return type(record).__name__
@@ -76,12 +76,12 @@ class Imported(msgspec.Struct, frozen=True):
     """What is discovered, or a slice of it."""
 
     events: tuple[catalog.Event, ...]
-    wire: Wire
+    ids: ProtocolIdChanges
     unsupported: str | None
     """What this release cannot say as events: a record, or the level of a feature; the events are all else."""
 
 
-class Reading:
+class EventCollector:
     """Collects events, what of the wire changes, and the first thing that cannot be said."""
 
     def __init__(self, source: Source, image: MetadataImage | None = None) -> None:
@@ -91,33 +91,33 @@ class Reading:
         self._events: list[catalog.Event] = []
         self.broker_epochs: dict[BrokerId, int | None] = {}
         self.acls: dict[bytes, Acl | None] = {}
-        self._unfoldable: str | None = None
+        self._unsupported: str | None = None
 
-    def say(self, *events: catalog.Event) -> None:
+    def add(self, *events: catalog.Event) -> None:
         """These are the next events."""
         self._events += events
 
-    def cannot(self, why: str) -> None:
+    def add_unsupported(self, why: str) -> None:
         """Something cannot be said as events."""
-        self._unfoldable = self._unfoldable or (why if len(why) <= _WORDS_MAX else why[: _WORDS_MAX - 1] + "…")
+        self._unsupported = self._unsupported or (why if len(why) <= _WORDS_MAX else why[: _WORDS_MAX - 1] + "…")
 
     def slices(self, steps: Iterable[None]) -> Iterator[Imported]:
         """What these steps come to, in slices; at least one."""
         for number, _ in enumerate(steps, 1):
             if number % STEPS_PER_SLICE == 0:
-                yield self.taken()
-        yield self.taken()
+                yield self.flush()
+        yield self.flush()
 
-    def taken(self) -> Imported:
+    def flush(self) -> Imported:
         """What came since the last time that it was taken."""
         events, self._events = tuple(self._events), []
-        wire = Wire(self.broker_epochs, self.acls)
+        ids = ProtocolIdChanges(self.broker_epochs, self.acls)
         self.broker_epochs, self.acls = {}, {}
-        unsupported, self._unfoldable = self._unfoldable, None
-        return Imported(events, wire, unsupported)
+        unsupported, self._unsupported = self._unsupported, None
+        return Imported(events, ids, unsupported)
 
 
-def together(slices: Iterable[Imported]) -> Imported:
+def merged(slices: Iterable[Imported]) -> Imported:
     """Slices as one."""
     events: list[catalog.Event] = []
     broker_epochs: dict[BrokerId, int | None] = {}
@@ -125,7 +125,7 @@ def together(slices: Iterable[Imported]) -> Imported:
     unsupported: str | None = None
     for each in slices:
         events += each.events
-        broker_epochs |= each.wire.broker_epochs
-        acls |= each.wire.acls
+        broker_epochs |= each.ids.broker_epochs
+        acls |= each.ids.acls
         unsupported = unsupported or each.unsupported
-    return Imported(tuple(events), Wire(broker_epochs, acls), unsupported)
+    return Imported(tuple(events), ProtocolIdChanges(broker_epochs, acls), unsupported)

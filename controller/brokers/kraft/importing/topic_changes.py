@@ -1,7 +1,7 @@
 """The records of a batch that concern topics, as events.
 
 Changes of partitions and deletions are said as they come; a topic that is new, partitions that are appended and configs
-are said together at the end, or before the topic is deleted in the very same batch.
+are said merged at the end, or before the topic is deleted in the very same batch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from controller.brokers.kraft.importing.collector import Reading, Source
+from controller.brokers.kraft.importing.collector import EventCollector, Source
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord
 from controller.brokers.kraft.log.projection import ELR_SINCE, TOPICS, config_records, partition_record
@@ -49,7 +49,7 @@ def record_of(topic_id: bytes, index: int, partition: Partition) -> PartitionRec
     return partition_record(TopicId(topic_id), index, partition, ELR_SINCE)
 
 
-def step(
+def partition_change(
     topic: TopicName, before: PartitionRecord, after: PartitionRecord, reason: str
 ) -> catalog.PartitionChanged | None:
     """The event that leads from one record of a partition to the other; None if it takes more than one."""
@@ -75,14 +75,16 @@ def step(
     )
 
 
-def found(
+def topic_discovered(
     topic: TopicName, topic_id: bytes, partitions: Sequence[Partition], configs: Configs, source: Source
 ) -> catalog.TopicDiscovered:
     """All of a topic."""
     return catalog.TopicDiscovered(topic, TopicId(topic_id), tuple(partitions), configs, source.reason)
 
 
-def added(topic: TopicName, first: int, partitions: Sequence[Partition], source: Source) -> catalog.PartitionsAdded:
+def partitions_added(
+    topic: TopicName, first: int, partitions: Sequence[Partition], source: Source
+) -> catalog.PartitionsAdded:
     """Partitions were appended. Which brokers were to choose from is not known."""
     wanted = catalog.PartitionsWanted(first + len(partitions), tuple(each.replicas for each in partitions))
     asked = catalog.ChangeAsked(FOLLOW, 0, wanted)
@@ -91,7 +93,7 @@ def added(topic: TopicName, first: int, partitions: Sequence[Partition], source:
     )
 
 
-def configured(topic: TopicName, before: Configs, after: Configs, source: Source) -> catalog.TopicConfigsChanged:
+def configs_changed(topic: TopicName, before: Configs, after: Configs, source: Source) -> catalog.TopicConfigsChanged:
     """The explicit configs of a topic are others."""
     old, new = dict(before), dict(after)
     removed = [ConfigOp(name, _DELETE, None) for name in old if name not in new]
@@ -100,7 +102,7 @@ def configured(topic: TopicName, before: Configs, after: Configs, source: Source
     return catalog.TopicConfigsChanged(source.request_id, topic, after, source.principal, None, asked)
 
 
-def in_a_row(
+def contiguous(
     partitions: Mapping[int, PartitionRecord], first: int = 0
 ) -> Generator[None, None, tuple[Partition, ...] | None]:
     """The partitions from one index on, None if their indexes have a gap; in a step for each."""
@@ -130,28 +132,33 @@ class TopicChanges:
     """What of the topics a batch changes. `take` is given its records, `finish` says what is left to say."""
 
     def __init__(
-        self, state: State, name_of: NameOf, every_topic: Callable[[], Iterable[Topic]], reading: Reading, at_ms: int
+        self,
+        state: State,
+        name_of: NameOf,
+        every_topic: Callable[[], Iterable[Topic]],
+        collector: EventCollector,
+        at_ms: int,
     ) -> None:
         self._state, self._name_of, self._every_topic = state, name_of, every_topic
-        self._reading, self._image, self._at_ms = reading, reading.image, at_ms
-        self._standing: dict[ShardKey, bytes | None] = {}
+        self._collector, self._image, self._at_ms = collector, collector.image, at_ms
+        self._topic_ids: dict[ShardKey, bytes | None] = {}
         """The topics that stand under keys that were looked at, as of the last record."""
         self._known: dict[bytes, Topic | None] = {}
         """Topics that were looked at, as they were before the batch; None for those that it creates."""
-        self._said: dict[bytes, tuple[int, Configs]] = {}
+        self._reported: dict[bytes, tuple[int, Configs]] = {}
         """So many partitions and these configs of a topic are said."""
-        self._unsaid: dict[bytes, None] = {}
+        self._pending: dict[bytes, None] = {}
         self._configured: dict[TopicName, None] = {}
         self._replaced: set[bytes] = set()
         """Topics of which partitions that were there are given anew, which no step says."""
 
-    def take(self, record: MetadataRecord) -> bool:
+    def apply(self, record: MetadataRecord) -> bool:
         """One record; whether it is of a topic. Raises RecordMismatch."""
         match record:
             case kinds.TopicRecord():
                 self._create(record)
             case kinds.PartitionRecord():
-                self._place(record)
+                self._add_partition(record)
             case kinds.PartitionChangeRecord():
                 self._change(record)
             case kinds.RemoveTopicRecord():
@@ -162,35 +169,35 @@ class TopicChanges:
                 return False
         return True
 
-    def clear_eligible(self, record: kinds.ClearElrRecord) -> Iterator[None]:
+    def clear_elr(self, record: kinds.ClearElrRecord) -> Iterator[None]:
         """The eligible leaders of one topic or of all are forgotten; in steps. No epoch tells of that."""
         for topic_id in self._named(record.topic_name):
-            yield from self._clear_eligible(topic_id)
+            yield from self._clear_elr(topic_id)
             yield
 
     def finish(self) -> Iterator[None]:
-        """Say what several records say together; in steps."""
+        """Say what several records say merged; in steps."""
         for name in self._configured:
-            topic_id = self._under(shard_key(name))
+            topic_id = self._topic_id_under(shard_key(name))
             if topic_id is not None and self._name(topic_id) == name:
-                self._unsaid[topic_id] = None
+                self._pending[topic_id] = None
             elif self._image.configs_of(TOPICS, name):
-                self._reading.cannot(f"configs of topic {name!r}, which is not there")
-        for topic_id in list(self._unsaid):
-            yield from self._say(topic_id)
+                self._collector.add_unsupported(f"configs of topic {name!r}, which is not there")
+        for topic_id in list(self._pending):
+            yield from self._report(topic_id)
             yield
 
     # --- what stands
 
-    def _under(self, key: ShardKey) -> bytes | None:
+    def _topic_id_under(self, key: ShardKey) -> bytes | None:
         """The id of the topic that stands under a shard key."""
-        if key not in self._standing:
+        if key not in self._topic_ids:
             topic = self._state.topics.get(key)
-            self._standing[key] = None if topic is None else topic.topic_id
+            self._topic_ids[key] = None if topic is None else topic.topic_id
             if topic is not None:
                 self._known.setdefault(topic.topic_id, topic)
-                self._said.setdefault(topic.topic_id, (len(topic.partitions), topic.configs))
-        return self._standing[key]
+                self._reported.setdefault(topic.topic_id, (len(topic.partitions), topic.configs))
+        return self._topic_ids[key]
 
     def _name(self, topic_id: bytes) -> TopicName:
         known = self._known[topic_id]
@@ -203,7 +210,7 @@ class TopicChanges:
         if topic_id in self._image.partitions:
             return True
         name = self._name_of(topic_id)
-        if name is None or self._under(shard_key(name)) != topic_id:
+        if name is None or self._topic_id_under(shard_key(name)) != topic_id:
             return False
         self._image.apply(kinds.TopicRecord(name=name, topic_id=topic_id))
         return True
@@ -222,34 +229,34 @@ class TopicChanges:
     def _named(self, name: str) -> Iterator[bytes]:
         """The topic of a name, or all topics for an empty one."""
         if name:
-            topic_id = self._under(shard_key(name))
+            topic_id = self._topic_id_under(shard_key(name))
             if topic_id is not None and self._name(topic_id) == name:
                 yield topic_id
             return
         for topic in self._every_topic():
-            self._under(shard_key(topic.name))
-        yield from [topic_id for topic_id in self._standing.values() if topic_id is not None]
+            self._topic_id_under(shard_key(topic.name))
+        yield from [topic_id for topic_id in self._topic_ids.values() if topic_id is not None]
 
     # --- records
 
     def _create(self, record: kinds.TopicRecord) -> None:
         key = shard_key(record.name)
-        standing = self._under(key)
+        standing = self._topic_id_under(key)
         if standing is not None:
-            self._reading.cannot(f"topic {record.name!r} is created while {self._name(standing)!r} is there")
+            self._collector.add_unsupported(f"topic {record.name!r} is created while {self._name(standing)!r} is there")
         elif self._load(record.topic_id):
-            self._reading.cannot(f"topic {record.name!r} has the id of {self._name(record.topic_id)!r}")
+            self._collector.add_unsupported(f"topic {record.name!r} has the id of {self._name(record.topic_id)!r}")
         else:
-            self._standing[key] = record.topic_id
+            self._topic_ids[key] = record.topic_id
             self._known[record.topic_id] = None
-            self._unsaid[record.topic_id] = None
+            self._pending[record.topic_id] = None
             self._image.apply(record)
 
-    def _place(self, record: kinds.PartitionRecord) -> None:
+    def _add_partition(self, record: kinds.PartitionRecord) -> None:
         topic_id = record.topic_id
         if self._load(topic_id):
-            self._unsaid[topic_id] = None
-            if topic_id in self._said and record.partition_id < self._said[topic_id][0]:
+            self._pending[topic_id] = None
+            if topic_id in self._reported and record.partition_id < self._reported[topic_id][0]:
                 self._replaced.add(topic_id)
         self._image.apply(record)
 
@@ -261,25 +268,25 @@ class TopicChanges:
             before = self._image.partitions[topic_id].get(index)
         self._image.apply(record)
         assert before is not None, "the image holds what it changes"
-        if self._known[topic_id] is None or index >= self._said[topic_id][0]:
+        if self._known[topic_id] is None or index >= self._reported[topic_id][0]:
             return  # said with the topic, or with the partitions that are appended
         after = self._image.partitions[topic_id][index]
-        changed = step(self._name(topic_id), before, after, self._reading.source.reason)
+        changed = partition_change(self._name(topic_id), before, after, self._collector.source.reason)
         assert changed is not None, "one record is one step"
-        self._reading.say(changed)
+        self._collector.add(changed)
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
-        topic_id, reason = record.topic_id, self._reading.source.reason
+        topic_id, reason = record.topic_id, self._collector.source.reason
         if self._load(topic_id):
             name, known = self._name(topic_id), self._known[topic_id]
-            if topic_id in self._unsaid or name in self._configured:
-                for _ in self._say(topic_id):
+            if topic_id in self._pending or name in self._configured:
+                for _ in self._report(topic_id):
                     pass
             if known is not None:
-                self._reading.say(*vanish(known, reason, self._at_ms).events)
-            elif topic_id in self._said:
-                self._reading.say(catalog.TopicVanished(name, TopicId(topic_id), reason))
-            self._standing[shard_key(name)] = None
+                self._collector.add(*vanish(known, reason, self._at_ms).events)
+            elif topic_id in self._reported:
+                self._collector.add(catalog.TopicVanished(name, TopicId(topic_id), reason))
+            self._topic_ids[shard_key(name)] = None
             self._configured.pop(name, None)
         self._image.apply(record)
 
@@ -287,14 +294,14 @@ class TopicChanges:
         name = TopicName(record.resource_name)
         if name not in self._configured:
             self._configured[name] = None
-            topic_id = self._under(shard_key(name))
+            topic_id = self._topic_id_under(shard_key(name))
             known = None if topic_id is None else self._known[topic_id]
             if known is not None and known.name == name:
                 for each in config_records(TOPICS, name, (), known.configs):
                     self._image.apply(each)
         self._image.apply(record)
 
-    def _clear_eligible(self, topic_id: bytes) -> Iterator[None]:
+    def _clear_elr(self, topic_id: bytes) -> Iterator[None]:
         known = self._known[topic_id]
         loaded = self._image.partitions.get(topic_id, {})
         clean = known is None or not any(map(_has_eligible, known.partitions))
@@ -304,7 +311,7 @@ class TopicChanges:
         yield from self._load_partitions(topic_id)
         self._image.apply(kinds.ClearElrRecord(topic_name=self._name(topic_id)))
         if known is not None:
-            yield from self._say_whole(topic_id)
+            yield from self._report_topic(topic_id)
 
     # --- events
 
@@ -314,35 +321,37 @@ class TopicChanges:
             return self._image.configs_of(TOPICS, name)
         return known.configs
 
-    def _say(self, topic_id: bytes) -> Iterator[None]:
+    def _report(self, topic_id: bytes) -> Iterator[None]:
         """Say what is not said yet of a topic; in steps."""
-        self._unsaid.pop(topic_id, None)
+        self._pending.pop(topic_id, None)
         known, configs = self._known[topic_id], self._configs(topic_id)
         if known is None or topic_id in self._replaced:
-            yield from self._say_whole(topic_id)
+            yield from self._report_topic(topic_id)
             return
-        count, configs_said = self._said[topic_id]
-        source = self._reading.source
-        more = yield from in_a_row(self._image.partitions.get(topic_id, {}), count)
+        count, configs_said = self._reported[topic_id]
+        source = self._collector.source
+        more = yield from contiguous(self._image.partitions.get(topic_id, {}), count)
         if more is None:
-            self._reading.cannot(f"the partitions of topic {known.name!r} have gaps")
+            self._collector.add_unsupported(f"the partitions of topic {known.name!r} have gaps")
         if more:
-            self._reading.say(added(known.name, count, more, source))
+            self._collector.add(partitions_added(known.name, count, more, source))
         if configs != configs_said:
-            self._reading.say(configured(known.name, configs_said, configs, source))
-        self._said[topic_id] = (count + len(more or ()), configs)
+            self._collector.add(configs_changed(known.name, configs_said, configs, source))
+        self._reported[topic_id] = (count + len(more or ()), configs)
 
-    def _say_whole(self, topic_id: bytes) -> Iterator[None]:
+    def _report_topic(self, topic_id: bytes) -> Iterator[None]:
         name, configs = self._name(topic_id), self._configs(topic_id)
         yield from self._load_partitions(topic_id)
-        partitions = yield from in_a_row(self._image.partitions[topic_id])
-        self._unsaid.pop(topic_id, None)
+        partitions = yield from contiguous(self._image.partitions[topic_id])
+        self._pending.pop(topic_id, None)
         self._replaced.discard(topic_id)
         if not partitions:
-            self._reading.cannot(f"topic {name!r} has {'no partitions' if partitions == () else 'gaps in them'}")
+            self._collector.add_unsupported(
+                f"topic {name!r} has {'no partitions' if partitions == () else 'gaps in them'}"
+            )
             return
-        self._reading.say(found(name, topic_id, partitions, configs, self._reading.source))
-        self._said[topic_id] = (len(partitions), configs)
+        self._collector.add(topic_discovered(name, topic_id, partitions, configs, self._collector.source))
+        self._reported[topic_id] = (len(partitions), configs)
 
 
 def _has_eligible(partition: Partition) -> bool:

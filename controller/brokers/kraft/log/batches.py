@@ -248,7 +248,7 @@ _HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
 """Frame version 1, NoOpRecord in version 0, and one tagged field, which is ours."""
 
 
-class Carried(msgspec.Struct, frozen=True, array_like=True):
+class EmbeddedEvents(msgspec.Struct, frozen=True, array_like=True):
     """The events of a batch; `first` is the offset of the first one, and `root` that of the tree over all before it,
     empty where it is not said."""
 
@@ -258,16 +258,16 @@ class Carried(msgspec.Struct, frozen=True, array_like=True):
     root: bytes = b""
 
 
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Carried)
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(EmbeddedEvents)
 
 
-def carrying(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
+def embed_events(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
     """The value of a NoOpRecord that carries events."""
     data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
     return _HEAD + encode_uvarint(len(data)) + data
 
 
-def carried(value: bytes) -> Carried | None:
+def embedded_events(value: bytes) -> EmbeddedEvents | None:
     """The events that a record carries; None where it is any other, or of a form that this release does not know."""
     if not value.startswith(_HEAD):
         return None

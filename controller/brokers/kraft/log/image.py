@@ -81,7 +81,7 @@ class MetadataImage:
         """The record that counts where this one would, which has its key fields at least; None if there is none."""
         return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
 
-    def fold(self, batches: Iterable[RecordBatch], *, keep_misfits: bool = False) -> None:
+    def fold(self, batches: Iterable[RecordBatch], *, keep_mismatched: bool = False) -> None:
         """Take batches, in order. Raises RecordMismatch and MalformedRecord, unless records that do not fit are kept as
         `unknown`."""
         for batch in batches:
@@ -95,7 +95,7 @@ class MetadataImage:
                 try:
                     self.apply(decode_record(value))
                 except (RecordMismatch, MalformedRecord):
-                    if not keep_misfits:
+                    if not keep_mismatched:
                         raise
                     self.unknown.append(kinds.UnknownRecord(value=value))
 

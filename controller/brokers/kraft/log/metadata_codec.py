@@ -81,7 +81,7 @@ def decode_control(kind: type[C], value: bytes) -> C:
 @functools.cache
 def newest_version(kind: type[MetadataRecord]) -> int:
     """The newest version of a record: the first one that has all its fields."""
-    return max((_place(each).since for each in _types(kind).values()), default=0)
+    return max((_add_partition(each).since for each in _types(kind).values()), default=0)
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def layout(kind: type[Message], version: int) -> Layout:
     fields = [
         _field(name, type_, defaults[name], version)
         for name, type_ in _types(kind).items()
-        if _place(type_).since <= version
+        if _add_partition(type_).since <= version
     ]
     return Layout(
         message=kind,
@@ -130,13 +130,13 @@ def _bases(kind: type[Message]) -> Iterator[type[Message]]:
     yield kind
 
 
-def _place(type_: Any) -> OnWire:
+def _add_partition(type_: Any) -> OnWire:
     extras = getattr(type_, "__metadata__", ())
     return next((each for each in extras if isinstance(each, OnWire)), OnWire())
 
 
 def _field(name: str, type_: Any, default: Any, version: int) -> Field:
-    tag = _place(type_).tag
+    tag = _add_partition(type_).tag
     kind: Kind | None = None
     nullable = is_array = False
     while not isinstance(type_, type):  # Annotated, a tuple, or one of them or None

@@ -28,7 +28,7 @@ Uuid = Annotated[bytes, "uuid"]
 
 
 class OnWire(msgspec.Struct, frozen=True):
-    """The first version that has a field, and its tag if it is written only where it differs from its default."""
+    """The first version that has a field, and its tag if it is written only where it first_difference from its default."""
 
     since: int = 0
     tag: int | None = None
@@ -259,7 +259,7 @@ class RemoveUserScramCredentialRecord(MetadataRecord, frozen=True, tag=22):
 
 
 class BeginTransactionRecord(MetadataRecord, frozen=True, tag=23):
-    """The records from here on count together or not at all (KIP-868)."""
+    """The records from here on count merged or not at all (KIP-868)."""
 
     name: Annotated[String | None, OnWire(tag=0)] = None
 

@@ -2,7 +2,7 @@
 
 Pure: the same event on the same state gives the same records, so the metadata log is a projection of the event log.
 
-Method: what brokers learn is the difference of two states, not the event. An event of any kind that changes a topic
+Method: what brokers learn is the import_difference of two states, not the event. An event of any kind that changes a topic
 or the cluster is therefore projected, and one that changes nothing that brokers know gives no record. Epochs of
 partitions are implicit in `PartitionChangeRecord`: each raises the partition's by one, and the leader's if it names a
 leader; so each step of the machine must raise them so, which is asserted here.

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.kraft.log import projection
-from controller.brokers.kraft.log.batches import Pair, carrying
+from controller.brokers.kraft.log.batches import Pair, embed_events
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.apply import apply, concerns_topic
@@ -35,31 +35,31 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Wire(msgspec.Struct, frozen=True):
+class ProtocolIdChanges(msgspec.Struct, frozen=True):
     """Changes of it, None for what is gone: epochs by broker, entries by id (16 bytes)."""
 
     broker_epochs: Mapping[BrokerId, int | None] = {}
     acls: Mapping[bytes, Acl | None] = {}
 
 
-class KnownWire(msgspec.Struct, frozen=True):
+class ProtocolIds(msgspec.Struct, frozen=True):
     """All of it as it stands."""
 
     broker_epochs: Mapping[BrokerId, int] = {}
     acls: Mapping[bytes, Acl] = {}
 
-    def after(self, changes: Wire) -> KnownWire:
+    def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
         """The same after some changes."""
         epochs = {**self.broker_epochs, **changes.broker_epochs}
         acls = {**self.acls, **changes.acls}
-        return KnownWire(
+        return ProtocolIds(
             {key: epoch for key, epoch in epochs.items() if epoch is not None},
             {key: acl for key, acl in acls.items() if acl is not None},
         )
 
-    def changes_to(self, other: KnownWire) -> Wire:
+    def changes_to(self, other: ProtocolIds) -> ProtocolIdChanges:
         """What has to change for it to become another."""
-        return Wire(
+        return ProtocolIdChanges(
             _changes(self.broker_epochs, other.broker_epochs),
             _changes(self.acls, other.acls),
         )
@@ -81,26 +81,26 @@ class AclIds:
         self._log = log
         self._cluster = uuid.uuid5(_IDS, log.cluster_id)
         self._ids: dict[Acl, bytes] = {}
-        self._steps: list[tuple[Acl, bytes, bool]] = []
+        self._changes: list[tuple[Acl, bytes, bool]] = []
         """Since the last `changes`: an entry, its id, and whether it was given or taken."""
 
     def reload(self) -> None:
         """Take what the store has, as at the start and after a failed write."""
         decode = msgspec.msgpack.Decoder(Acl).decode
         self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
-        self._steps = []
+        self._changes = []
 
-    def give(self, acl: Acl, offset: int) -> bytes:
+    def assign(self, acl: Acl, offset: int) -> bytes:
         """The id of a new entry whose record is at this offset of the metadata log."""
         acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
         self._ids[acl] = acl_id
-        self._steps.append((acl, acl_id, True))
+        self._changes.append((acl, acl_id, True))
         return acl_id
 
-    def take(self, acl: Acl) -> bytes:
+    def remove(self, acl: Acl) -> bytes:
         """The id of an entry that holds no more. Raises KeyError for one that the metadata log does not have."""
         acl_id = self._ids.pop(acl)
-        self._steps.append((acl, acl_id, False))
+        self._changes.append((acl, acl_id, False))
         return acl_id
 
     @property
@@ -108,19 +108,19 @@ class AclIds:
         """The entries by their ids."""
         return {acl_id: acl for acl, acl_id in self._ids.items()}
 
-    def put(self, acl_id: bytes, acl: Acl | None) -> None:
+    def import_acl(self, acl_id: bytes, acl: Acl | None) -> None:
         """Another controller gave an entry this id, or has removed the one that had it."""
         if acl is not None:
             self._ids[acl] = acl_id
-            self._steps.append((acl, acl_id, True))
+            self._changes.append((acl, acl_id, True))
             return
         gone = next((each for each, known in self._ids.items() if known == acl_id), None)
         if gone is not None:
-            self.take(gone)
+            self.remove(gone)
 
     def savepoint(self) -> Callable[[], None]:
         """What undoes what is given and taken from now on; to be called before the next `changes`, if at all."""
-        steps, done = self._steps, len(self._steps)
+        steps, done = self._changes, len(self._changes)
 
         def go_back() -> None:
             while len(steps) > done:
@@ -134,7 +134,7 @@ class AclIds:
 
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys that the next commit has to write; they are given once."""
-        steps, self._steps = self._steps, []
+        steps, self._changes = self._changes, []
         return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
 
 
@@ -157,7 +157,7 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
     applied: int = 0
     """All of it below this offset is in the event log."""
     broker_epochs: tuple[tuple[BrokerId, int], ...] = ()
-    """What a broker has for its epoch on the wire: the offset of its registration."""
+    """What a broker has for its epoch on the ids: the offset of its registration."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
     unsupported: str = ""
@@ -184,7 +184,7 @@ class MetadataProjector:
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
-        self._discovered_end: int | None = None
+        self._import_end: int | None = None
         """While events are discovered: all below it is in the event log with them."""
         self._base = -1
         self._begin(-1)
@@ -194,14 +194,14 @@ class MetadataProjector:
         """The next events are those of the batch that begins there, which another Topicwright has appended."""
         self._begin(offset)
 
-    def begin_imported(self, end: int, unsupported: str | None) -> None:
+    def begin_import(self, end: int, unsupported: str | None) -> None:
         """The next events say what another controller has decided; with them all below `end` is in the event log."""
         self._begin(end)
-        self._discovered_end = end
+        self._import_end = end
         if unsupported is not None:
-            self.note_unsupported(unsupported)
+            self.mark_unsupported(unsupported)
 
-    def note_unsupported(self, what: str) -> None:
+    def mark_unsupported(self, what: str) -> None:
         """Something of the metadata log is not in the events; the first that there is stays."""
         self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
@@ -215,21 +215,21 @@ class MetadataProjector:
         """What the events since `begin_at` mean for brokers, as values of records."""
         return [value for _, value in self._records]
 
-    def take_wire(self, wire: Wire) -> None:
+    def import_ids(self, ids: ProtocolIdChanges) -> None:
         """What another controller gave its brokers and entries."""
-        self._epochs = dict(KnownWire(self._epochs).after(wire).broker_epochs)
-        for acl_id, acl in sorted(wire.acls.items(), key=lambda pair: pair[1] is not None):
-            self._acl_ids.put(acl_id, acl)
+        self._epochs = dict(ProtocolIds(self._epochs).after(ids).broker_epochs)
+        for acl_id, acl in sorted(ids.acls.items(), key=lambda pair: pair[1] is not None):
+            self._acl_ids.import_acl(acl_id, acl)
 
     @property
-    def wire(self) -> KnownWire:
+    def ids(self) -> ProtocolIds:
         """What brokers go by, as of the last event."""
-        return KnownWire(self._epochs, self._acl_ids.entries)
+        return ProtocolIds(self._epochs, self._acl_ids.entries)
 
     def _begin(self, base: int) -> None:
         """The next batch, which begins at `base`; -1 where no event of the commit has been taken yet."""
         self._base, self._taken = base, 0
-        self._discovered_end = None
+        self._import_end = None
         self._records: list[Pair] = []
         self._bytes = 0
 
@@ -237,7 +237,7 @@ class MetadataProjector:
 
     def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
         """Bring the state past an event, and take what it means for brokers."""
-        if self._discovered_end is not None:
+        if self._import_end is not None:
             return apply(state, record)
         if self._base < 0:
             self._begin(self.log_end())
@@ -261,7 +261,7 @@ class MetadataProjector:
         first = self._next_offset
         resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
         records = projection.cluster_records(before, after, self._epochs, first, resource)
-        self._note_epoch(event, first)
+        self._update_epoch(event, first)
         if isinstance(event, catalog.ProducerIdsAllocated):
             epoch = self._epochs.get(event.broker_id, -1)
             records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
@@ -283,12 +283,12 @@ class MetadataProjector:
             return []
         records = projection.credential_and_quota_records(before, after)
         gone, new = projection.acl_changes(before.acls, after.acls)
-        records += [projection.acl_removal(self._acl_ids.take(acl)) for acl in gone]
+        records += [projection.acl_removal(self._acl_ids.remove(acl)) for acl in gone]
         for offset, acl in enumerate(new, next_offset + len(records)):
-            records.append(projection.acl_record(acl, self._acl_ids.give(acl, offset)))
+            records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
         return records
 
-    def _note_epoch(self, event: catalog.Event, offset: int) -> None:
+    def _update_epoch(self, event: catalog.Event, offset: int) -> None:
         if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
             self._epochs = {**self._epochs, event.broker_id: offset}
         elif isinstance(event, catalog.BrokerUnregistered):
@@ -339,11 +339,11 @@ class MetadataProjector:
         size, root = kept_head(self._log)
         for count, records in taken:
             known = root if first + at == size else b""
-            made.append([(None, carrying(first + at, values[at : at + count], known)), *records])
+            made.append([(None, embed_events(first + at, values[at : at + count], known)), *records])
             at += count
         return made
 
-    def end_discovered(self) -> None:
+    def end_import(self) -> None:
         """The commit of the last `changes` is no batch of ours."""
         self._begin(-1)
 

@@ -17,13 +17,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.collector import Imported, Reading, Source, together
-from controller.brokers.kraft.importing.snapshot import difference
+from controller.brokers.kraft.importing.collector import EventCollector, Imported, Source, merged
+from controller.brokers.kraft.importing.snapshot import import_difference
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.projector import MARK, KnownWire, MetadataMark, acl_keys
+from controller.brokers.kraft.log.projector import MARK, MetadataMark, ProtocolIds, acl_keys
 from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
 from controller.machine.state import Cluster
@@ -56,15 +56,15 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
-    reading = Reading(Source(request_id, COMMAND, "as it was"), image)
-    found = together(difference(Cluster(), (), KnownWire(), reading, 0))
+    collector = EventCollector(Source(request_id, COMMAND, "as it was"), image)
+    found = merged(import_difference(Cluster(), (), ProtocolIds(), collector, 0))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
     mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
-    return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.wire.acls)}, request_id)
+    return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
 
 
 def _epochs(found: Imported) -> dict[BrokerId, int]:
-    return {broker_id: epoch for broker_id, epoch in found.wire.broker_epochs.items() if epoch is not None}
+    return {broker_id: epoch for broker_id, epoch in found.ids.broker_epochs.items() if epoch is not None}
 
 
 def read_image(folder: KafkaFolder) -> MetadataImage:

@@ -128,7 +128,7 @@ class _Line:
             self._connection = None
 
     async def _send(self, request: Message) -> Message:
-        if self._connection is not None and not self._connection.open_still:
+        if self._connection is not None and not self._connection.is_open:
             self.close()  # the peer has closed it while it was idle
         if self._connection is None:
             await asyncio.sleep(self._next_try - asyncio.get_running_loop().time())

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.batch import discovering
-from controller.brokers.kraft.importing.collector import Imported, together
+from controller.brokers.kraft.importing.batch import import_batch
+from controller.brokers.kraft.importing.collector import Imported, merged
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
@@ -22,7 +22,7 @@ from controller.brokers.kraft.log.projection import (
     registration_record,
     topic_records,
 )
-from controller.brokers.kraft.log.projector import KnownWire
+from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
@@ -38,11 +38,11 @@ NOT_HELD = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.Z
 
 
 class Follower:
-    """The state, what is known of the wire, the log, and the image of all records, whose law the state keeps."""
+    """The state, what is known of the ids, the log, and the image of all records, whose law the state keeps."""
 
     def __init__(self, node_id: int = 3002, epoch: int = 7) -> None:
         self.state = State(DictTopics())
-        self.wire = KnownWire()
+        self.ids = ProtocolIds()
         self.image = MetadataImage()
         self.log: list[Recorded] = []
         self.offset = 0
@@ -54,17 +54,17 @@ class Follower:
         batch = [(offset, through_bytes(one)) for offset, one in enumerate(records, self.offset)]
         decided = Followed(self.node_id, self.epoch, self.offset)
         at_ms = 1000 + self.offset
-        slices = discovering(
+        slices = import_batch(
             self.state,
             self.name_of,
-            self.wire,
+            self.ids,
             batch,
             at_ms,
             decided.request_id,
             self.topics,
         )
         events: list[Event] = []
-        for one in slices if in_slices else [together(slices)]:
+        for one in slices if in_slices else [merged(slices)]:
             events += self.apply(one, decided, at_ms)
         for _, record in batch:
             try:
@@ -78,7 +78,7 @@ class Follower:
         """Bring the state past a discovery; its events have been through the codec."""
         for event in one.events:
             self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
-        self.wire = self.wire.after(one.wire)
+        self.ids = self.ids.after(one.ids)
         self.unsupported = self.unsupported or one.unsupported
         return list(one.events)
 
@@ -99,7 +99,7 @@ class Follower:
 
     def differences(self) -> list[str]:
         """Where the state does not say what the records say."""
-        ours, theirs = said_by_state(self.state, self.wire), said_by_image(self.image)
+        ours, theirs = said_by_state(self.state, self.ids), said_by_image(self.image)
         return [
             f"only the {who} has {one}"
             for who, some in (("state", ours - theirs), ("records", theirs - ours))
@@ -119,25 +119,25 @@ def said_by_image(image: MetadataImage) -> set[str]:
     return {_text(each) for each in image.records() if not isinstance(each, (*NOT_HELD, kinds.UnknownRecord))}
 
 
-def said_by_state(state: State, wire: KnownWire) -> set[str]:
+def said_by_state(state: State, ids: ProtocolIds) -> set[str]:
     """What the machine's state says, as records."""
-    return {_text(each) for each in records_of(state, wire)}
+    return {_text(each) for each in records_of(state, ids)}
 
 
-def records_of(state: State, wire: KnownWire) -> Iterator[MetadataRecord]:
+def records_of(state: State, ids: ProtocolIds) -> Iterator[MetadataRecord]:
     """A state as records."""
     cluster = state.cluster
     for name, level in cluster.features:
         yield kinds.FeatureLevelRecord(name=name, feature_level=level)
     for broker_id, broker in cluster.brokers.items():
-        yield registration_record(broker, wire.broker_epochs[broker_id], LEVEL)
+        yield registration_record(broker, ids.broker_epochs[broker_id], LEVEL)
     for topic in topics_of(state):
         yield from topic_records(None, topic, LEVEL)
     for (kind, name), configs in cluster.resource_configs:
         yield from config_records(kind, name, (), configs)
     yield from credential_and_quota_records(Cluster(), cluster)
-    assert sorted(wire.acls.values()) == sorted(cluster.acls), "each entry has an id"
-    yield from (acl_record(acl, acl_id) for acl_id, acl in wire.acls.items())
+    assert sorted(ids.acls.values()) == sorted(cluster.acls), "each entry has an id"
+    yield from (acl_record(acl, acl_id) for acl_id, acl in ids.acls.items())
     if cluster.next_producer_id:
         yield kinds.ProducerIdsRecord(next_producer_id=cluster.next_producer_id)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.snapshot import discovered_snapshot
+from controller.brokers.kraft.importing.snapshot import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged
@@ -149,7 +149,7 @@ def while_away(follower: Follower) -> None:
         image.apply(record)
     start, follower.offset = follower.offset, follower.offset + 100
     skipped = HistorySkipped(start, follower.offset, 8, "the leader had cleaned its log up to a snapshot")
-    slices = discovered_snapshot(follower.state, follower.topics(), follower.wire, image, 9000, skipped)
+    slices = import_snapshot(follower.state, follower.topics(), follower.ids, image, 9000, skipped)
     for one in list(slices):
         follower.apply(one, skipped_to(skipped), 9000)
 

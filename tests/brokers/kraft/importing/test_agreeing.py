@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.batch import differs
+from controller.brokers.kraft.importing.batch import first_difference
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record
@@ -21,7 +21,7 @@ def test_what_the_same_events_lead_to_does_not_differ() -> None:
     history = access_history()
     ours, theirs = (records_of(log_of(history, commits, is_kafkas=True)) for commits in (40, 1000))
     assert len(ours) > 40
-    assert differs(ours, [kinds.NoOpRecord(), *theirs]) is None
+    assert first_difference(ours, [kinds.NoOpRecord(), *theirs]) is None
 
 
 def test_the_first_record_that_differs_is_named() -> None:
@@ -30,12 +30,15 @@ def test_the_first_record_that_differs_is_named() -> None:
     one = records[place]
     assert isinstance(one, kinds.PartitionRecord)
     other = replace(one, leader=9)
-    found = differs(records, [*records[:place], other, *records[place + 1 :]])
+    found = first_difference(records, [*records[:place], other, *records[place + 1 :]])
     assert found is not None
     assert found.startswith(f"record {place} of the batch is PartitionRecord(partition_id=0")
-    assert differs(records, records[:-1]) is not None
-    assert differs(records[:-1], records) is not None
-    for shorter in (differs(records[:place], records[: place + 1]), differs(records[: place + 1], records[:place])):
+    assert first_difference(records, records[:-1]) is not None
+    assert first_difference(records[:-1], records) is not None
+    for shorter in (
+        first_difference(records[:place], records[: place + 1]),
+        first_difference(records[: place + 1], records[:place]),
+    ):
         assert shorter is not None
         assert "nothing" in shorter
         assert len(shorter) < 500

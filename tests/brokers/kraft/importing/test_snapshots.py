@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.brokers.kraft.importing import collector
-from controller.brokers.kraft.importing.snapshot import discovered_snapshot
+from controller.brokers.kraft.importing.snapshot import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
@@ -24,7 +24,7 @@ def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Ev
     read = MetadataImage()
     read.fold(decode_batches(snapshot_bytes(image, 8)))
     skipped = HistorySkipped(follower.offset, end, 8, "it was away")
-    slices = list(discovered_snapshot(follower.state, follower.topics(), follower.wire, read, 1000 + end, skipped))
+    slices = list(import_snapshot(follower.state, follower.topics(), follower.ids, read, 1000 + end, skipped))
     follower.image, follower.offset = read, end
     return [event for one in slices for event in follower.apply(one, skipped_to(skipped), 1000 + end)]
 
@@ -41,7 +41,7 @@ def test_a_voter_that_was_away_is_where_one_is_that_was_not(walked: tuple[Batch,
     events = take_snapshot(late, there.image, there.offset)
     assert isinstance(events[0], HistorySkipped)
     assert late.differences() == []
-    assert late.wire == there.wire
+    assert late.ids == there.ids
     for records in walked[left + away :]:  # and it follows on
         late.take(*records)
         assert late.differences() == [], f"after {records}"
@@ -69,10 +69,10 @@ def test_what_a_single_step_explains_is_said_as_one() -> None:
 def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes) -> None:
     values = (encode_record(each) for each in (config(4, "1", "log.retention.ms", "5"), *next(batches())))
     read = MetadataImage()
-    read.fold(decode_batches(encode_batch(0, 8, 5, [(None, each) for each in (misfit, *values)])), keep_misfits=True)
+    read.fold(decode_batches(encode_batch(0, 8, 5, [(None, each) for each in (misfit, *values)])), keep_mismatched=True)
     one = Follower()
     skipped = HistorySkipped(0, 9, 8, "it was away")
-    slices = list(discovered_snapshot(one.state, (), one.wire, read, 1000, skipped))
+    slices = list(import_snapshot(one.state, (), one.ids, read, 1000, skipped))
     assert any(each.unsupported for each in slices)
     assert len([event for each in slices for event in each.events]) > 1
 
@@ -82,11 +82,11 @@ def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -
     skipped = HistorySkipped(137, 140, 8, "it was away")
 
     def slices() -> int:
-        found = discovered_snapshot(Follower().state, (), Follower().wire, follower.image, 1000, skipped)
+        found = import_snapshot(Follower().state, (), Follower().ids, follower.image, 1000, skipped)
         return len(list(found))
 
     whole = slices()
-    monkeypatch.setattr(reading, "STEPS_PER_SLICE", 1)
+    monkeypatch.setattr(collector, "STEPS_PER_SLICE", 1)
     assert (whole, slices() > 5) == (1, True)
 
 

@@ -1,4 +1,4 @@
-"""Records of transactions, which count together or not at all (KIP-868)."""
+"""Records of transactions, which count merged or not at all (KIP-868)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ UNFOLDABLE: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
         (kinds.UnregisterBrokerRecord(broker_id=1, broker_epoch=3),),
         "UnregisterBrokerRecord at offset 37 does not fit",
     ),
-    "a transaction that is not put together": ((kinds.BeginTransactionRecord(),), "BeginTransactionRecord at offset"),
+    "a transaction that is not put merged": ((kinds.BeginTransactionRecord(),), "BeginTransactionRecord at offset"),
 }
 
 
