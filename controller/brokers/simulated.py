@@ -1,9 +1,9 @@
-"""Brokers in the process: they register, apply metadata, lead and follow, with delay, failure and restart on demand.
+"""Simulated brokers in this process: they register, apply metadata, lead and follow, with delay, failure and restart on
+demand.
 
-They carry decisions out as real brokers would, without keeping records: a broker that is running has applied the
-metadata log `delay_ms` after it became durable and then confirms it; a leader whose follower returns reports it in
-sync. What they do is driven by the committed events alone, so a restart of the controller finds them as the log left
-them: brokers 1 to N run, others of the log stay fenced.
+They behave like real brokers without storing records. A running broker applies the metadata log `delay_ms` after it is
+durable, then confirms it; a leader reports a returning follower as in sync. Only committed events drive them, so after
+a restart of the controller they continue from the log. Brokers 1 to N run; all others of the log stay fenced.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
 _OF_PARTITIONS = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
 _OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
-"""Those that leave count too: a report that named one of them was refused as a whole."""
+"""Unregistered brokers count too: a report that named one of them was rejected as a whole."""
 
 
 class UnknownBroker(Exception):
-    """No simulated broker has this id."""
-
     def __init__(self, broker_id: int, known: Sequence[int]) -> None:
         super().__init__(f"there is no simulated broker {broker_id}; known are {', '.join(map(str, known)) or 'none'}")
 
 
 class SimulatedBroker:
-    """One broker: `delay_ms` passes between an event's durability and its being applied here."""
+    """One broker. It applies an event `delay_ms` after the event is durable."""
 
     def __init__(self, broker_id: BrokerId, rack: str) -> None:
         self.broker_id = broker_id
@@ -45,18 +43,18 @@ class SimulatedBroker:
         self.delay_ms = 0
         self.running = True
         self.applied = Offset(-1)
-        """How far it has applied the log."""
+        """The newest offset that it has applied."""
         self.starts = 1
-        """How often it was started: what it had yet to apply goes with the process that dies."""
+        """Number of starts. A restart discards what the process before had not applied yet."""
         self.confirmed = Offset(-1)
-        """Up to where it has confirmed what it applied, since it was started or its confirmations were last lost."""
+        """The newest offset that it has confirmed since its start, or since its confirmations were last lost."""
 
 
 class SimulatedBrokers:
-    """A brokers of simulated brokers, ids 1 to N, in three racks in turn.
+    """Simulated brokers with ids 1 to N, in three racks in turn.
 
-    `endpoints` has the address at which clients find a broker, `default_endpoints` those of all the others: the
-    controller's own, one a listener. Without any they have no address.
+    `endpoints` maps a broker to its advertised address. All others advertise `default_endpoints`, the controller's own
+    listeners.
     """
 
     def __init__(self, count: int) -> None:
@@ -75,13 +73,12 @@ class SimulatedBrokers:
     # --- the port
 
     def start(self, controller: CommandSink) -> None:
-        """Register brokers 1 to N, fence those that the log knows beside them, and report what is not in sync."""
+        """Register brokers 1 to N, fence all others of the log, and report followers that are back in sync."""
         self._controller = controller
         self._loop = asyncio.get_running_loop()
         self.resume()
 
     def resume(self) -> None:
-        """Report everything anew."""
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
                 self._fence(broker_id, "not in this brokers")
@@ -95,18 +92,15 @@ class SimulatedBrokers:
         self._sweep()
 
     def at_once(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
-        """A broker without delay has applied events when they are durable, and not before: it confirms them with the
-        commit that they are in."""
+        """Confirm the events for all brokers without delay: they apply events as soon as these are durable."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
     def on_events(self, records: Sequence[catalog.Recorded]) -> None:
-        """Apply committed events, each broker after its delay."""
         if not self._stopped:
             self._applied_by_all(records[-1].offset)
             self._catch_up_after(records)
 
     async def stop(self) -> None:
-        """Stop: timers are cancelled, nothing more is reported."""
         self._stopped = True
         for timer in self._timers:
             timer.cancel()
@@ -117,7 +111,7 @@ class SimulatedBrokers:
     # --- the script: what tests and users do to brokers
 
     def add(self, rack: str | None = None) -> SimulatedBroker:
-        """A further broker joins; its id is the next free one."""
+        """Add a broker with the next free id."""
         broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.by_id[broker_id] = broker
@@ -127,14 +121,14 @@ class SimulatedBrokers:
         return broker
 
     def stop_broker(self, broker_id: int) -> None:
-        """A broker dies. Raises UnknownBroker."""
+        """Stop a broker and fence it. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         broker.running = False
         self._lives(broker)
         self._fence(broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
-        """A broker comes back and applies what it missed. Raises UnknownBroker."""
+        """Start a broker; it applies the events that it missed. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         if not broker.running:
             broker.running = True
@@ -145,7 +139,7 @@ class SimulatedBrokers:
         self._later(broker, self._controller.last_offset)
 
     def set_delay(self, broker_id: int, delay_ms: int) -> None:
-        """From now on a broker applies events this long after they are durable. Raises UnknownBroker."""
+        """Set the delay between an event's durability and its being applied. Raises UnknownBroker."""
         self._broker(broker_id).delay_ms = delay_ms
 
     def _broker(self, broker_id: int) -> SimulatedBroker:
@@ -180,7 +174,6 @@ class SimulatedBrokers:
         self._controller.observe(commands.FenceBroker(**stamped, broker_id=broker_id, reason=reason))
 
     def _applied_by_all(self, offset: Offset) -> None:
-        """Every running broker has the log up to `offset` now, and applies it after its delay."""
         self._applied_by(self._prompt(), offset)
         for broker in self.by_id.values():
             if broker.running and broker.delay_ms > 0:
@@ -202,14 +195,13 @@ class SimulatedBrokers:
         self._timers.add(timer)
 
     def _applied_by(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> None:
-        """These brokers, which run, have applied the log up to `offset`."""
         for broker in brokers:
             broker.applied = max(broker.applied, offset)
         for command in self._confirmed(brokers, offset):
             self._controller.observe(command)
 
     def _confirmed(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> tuple[commands.ConfirmMetadata, ...]:
-        """What these brokers say when they have applied the log so far, if a topic may wait for that."""
+        """Confirmations up to `offset`, if a topic may wait for them."""
         confirming = [broker for broker in brokers if broker.confirmed < offset]
         if not confirming:
             return ()
@@ -237,7 +229,7 @@ class SimulatedBrokers:
                 self._report_isr(topic, [(index, topic.partitions[index]) for index in there])
 
     def _sweep(self) -> None:
-        """Report what is not in sync, now or as soon as the sweep under way is done."""
+        """Report followers back in sync, now or after the sweep that is running."""
         if self._sweeping is not None and not self._sweeping.done():
             self._sweep_again = True
         else:
@@ -255,7 +247,7 @@ class SimulatedBrokers:
                 return  # the log is being recovered, after which everything is reported anyway
 
     def _report_isr(self, topic: Topic, partitions: Iterable[tuple[int, catalog.Partition]]) -> None:
-        """Leaders of some partitions report followers that run again as in sync."""
+        """Let leaders report running followers as in sync."""
         live = self._controller.store.durable_cluster.live
         by_leader: dict[BrokerId, list[commands.IsrReport]] = {}
         for index, partition in partitions:
@@ -272,5 +264,4 @@ class SimulatedBrokers:
 
 
 def rack_of(broker_id: int) -> str:
-    """The rack of a simulated broker: three in turn."""
     return RACKS[(broker_id - 1) % len(RACKS)]

@@ -1,10 +1,13 @@
-"""Carrying decisions out at the cluster: what is committed is done there, in order for each topic, until it is done.
+"""Applies decisions to the target cluster: the action queue, and the dry run before a decision.
 
-Method. Committed events become actions in a queue. A round takes at most one action of each topic and does all of them
-together; what could not reach the cluster, or may have been done unseen, comes back for the next round, later and
-later. Every action can be done twice: a topic that exists after an attempt of unknown end is the one that was wanted.
+Method. Committed events become queued actions. A round takes at most one action per topic and runs all of them
+together. An action that did not reach the cluster, or may have been applied without an answer, is retried with
+back-off. Every action is idempotent: if a topic exists after an attempt with unknown result, it is the requested one.
 
-What it does not do: it decides nothing. What the cluster refuses is reported, and the machine makes events of it.
+Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. This finds what its
+policy, ACLs, limits or unknown topics would refuse before anything is recorded.
+
+It decides nothing. A refusal by the cluster is reported, and the machine turns it into events.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to do to a topic. `tried`: an attempt before may have done it."""
+    """A change to a topic. `tried` means that an earlier attempt may have applied it."""
 
     topic: TopicName
     tried: bool = False
 
 
 class Create(Action, frozen=True, kw_only=True):
-    """Create a topic; `topic_id` is the id that the decision gave it."""
+    """Create a topic. `topic_id` is the id in the decision."""
 
     topic_id: TopicId
     partitions: tuple[catalog.Partition, ...]
@@ -48,7 +51,7 @@ class Create(Action, frozen=True, kw_only=True):
 
 
 class AddPartitions(Action, frozen=True, kw_only=True):
-    """Append partitions after the first `first`."""
+    """Add partitions after the first `first`."""
 
     request_id: RequestId
     first: int
@@ -56,25 +59,25 @@ class AddPartitions(Action, frozen=True, kw_only=True):
 
 
 class Delete(Action, frozen=True, kw_only=True):
-    """Delete a topic; `topic_id` is the one that it had."""
+    """Delete a topic. `topic_id` is the id of the deleted topic."""
 
     request_id: RequestId
     topic_id: TopicId
 
 
 class SetConfigs(Action, frozen=True, kw_only=True):
-    """Give a topic exactly these explicit configs."""
+    """Replace the explicit configs of a topic."""
 
     request_id: RequestId
     configs: catalog.Configs
 
 
 class FillPlaceholders(Action, frozen=True, kw_only=True):
-    """Give partitions the replicas that they have here, brokers in the places of placeholders among them (KIP-409)."""
+    """Reassign partitions to the decided replicas, in which brokers have replaced placeholders (KIP-409)."""
 
 
 class ActionListener(Protocol):
-    """What the carrier reports to: how actions ended."""
+    """Receives the results of actions."""
 
     def created(self, action: Create) -> None: ...
     def creation_refused(self, action: Create, refusal: Refusal) -> None: ...
@@ -83,7 +86,7 @@ class ActionListener(Protocol):
 
 
 def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
-    """What a committed event wants done, None for nothing."""
+    """The action that applies a committed event; None if none is needed."""
     match event:
         case catalog.TopicCreated() as e:
             return Create(topic=e.topic, tried=tried, topic_id=e.topic_id, partitions=e.partitions, configs=e.configs)
@@ -102,25 +105,24 @@ def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
 
 
 def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
-    """A topic as AdminClient takes it: explicit replicas, those that are brokers."""
+    """A topic for AdminClient, with explicit replicas; placeholders are left out."""
     replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
     return NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(configs))
 
 
 def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
-    """Partitions to add, as AdminClient takes them."""
     return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
 
 
 def config_steps(before: catalog.Configs, after: catalog.Configs) -> tuple[dict[str, str], list[str]]:
-    """What to set and what to delete, so that a topic that has the first explicit configs has the second."""
+    """The configs to set and to delete to get from `before` to `after`."""
     had, wanted = dict(before), dict(after)
     puts = {key: value for key, value in wanted.items() if had.get(key) != value}
     return puts, [key for key in had if key not in wanted]
 
 
 class ActionRunner:
-    """The queue of actions and the rounds."""
+    """Queues actions and runs them in rounds."""
 
     def __init__(self, link: ClusterLink, listener: ActionListener, log: FilteringBoundLogger) -> None:
         self._link = link
@@ -129,14 +131,14 @@ class ActionRunner:
         self._queue: list[Action] = []
         self._wake = asyncio.Event()
         self.pending: Counter[TopicName] = Counter()
-        """How many actions of each topic are not done yet."""
+        """Unfinished actions per topic."""
         self._fill_refusals: set[TopicName] = set()
         self._attempts: Counter[TopicName] = Counter()
         self._delayed: dict[TopicName, Action] = {}
-        """What is tried again after a while; nothing else is done to those topics until then."""
+        """Actions waiting for their retry. No other action of these topics runs meanwhile."""
 
     def enqueue(self, action: Action) -> None:
-        """Have something done. Filling a topic twice is filling it once."""
+        """Queue an action. A second FillPlaceholders of the same topic is dropped."""
         if isinstance(action, FillPlaceholders) and any(
             isinstance(one, FillPlaceholders) and one.topic == action.topic for one in self._queue
         ):
@@ -146,14 +148,13 @@ class ActionRunner:
         self._wake.set()
 
     def clear(self) -> None:
-        """Forget what is queued: it is about to be put anew from the log."""
+        """Drop all queued actions: the caller reads them from the log again."""
         for action in (*self._queue, *self._delayed.values()):
             self._done(action.topic)
         self._queue.clear()
         self._delayed.clear()
 
     async def run(self) -> None:
-        """Work until cancelled."""
         while True:
             round_ = self._next_round()
             if not round_:
@@ -169,7 +170,6 @@ class ActionRunner:
                     self._done(action.topic)
 
     def _retry_later(self, action: Action) -> None:
-        """Try again after a while, longer each time."""
         self._delayed[action.topic] = action
         attempts = self._attempts[action.topic]
         self._attempts[action.topic] += 1
@@ -188,7 +188,7 @@ class ActionRunner:
             del self.pending[topic]
 
     def _next_round(self) -> list[Action]:
-        """At most one action of each topic, the oldest; the others stay, in their order."""
+        """The oldest action of each topic; the rest stays queued, in order."""
         taken: dict[TopicName, Action] = {}
         left: list[Action] = []
         for action in self._queue:
@@ -206,8 +206,8 @@ class ActionRunner:
         return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
 
     async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
-        """Do actions of one kind, together if they can be. Where that raises, the one at fault counts as refused: it
-        would raise again at each start."""
+        """Run actions of one kind, together if possible. If one raises, it counts as refused: it would raise again at
+        each start."""
         try:
             return await self._run_same_kind(actions)
         except Exception as error:
@@ -295,8 +295,8 @@ class ActionRunner:
         return await self._link.alter_configs(action.topic, puts, deletes)
 
     async def _fill_placeholders(self, action: FillPlaceholders) -> list[Action]:
-        """Reassign to the replicas as they are here, where the cluster has others. After a refusal it is tried again
-        for as long as the topic is there, because nothing else would fill the place."""
+        """Reassign partitions whose replicas in the cluster differ. A refusal is retried while the topic exists,
+        because nothing else would fill the placeholder."""
         topic = self._listener.topic(action.topic)
         try:
             seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
@@ -325,25 +325,25 @@ class ActionRunner:
 
 
 CHANGE_TIMEOUT_MS = 30_000
-"""How long a change without a timeout of its own is tried while the cluster does not answer."""
+"""How long to retry a change that has no timeout of its own while the cluster does not answer."""
 DRY_RUN_BACKOFF_S_MAX = 2.0
 
 
 class PlannedCommand(NamedTuple):
-    """A command, and the topic as it would be."""
+    """A command, with the topic as it would be afterwards."""
 
     command: commands.TopicCommand
     topic: Topic
 
 
 class DryRuns:
-    """Dry runs at the cluster, tried until the time of their command is up."""
+    """Dry runs at the target cluster, retried until their command times out."""
 
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
 
     async def run(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
-        """What the cluster says of each, in order."""
+        """The results, in the order of the commands."""
         creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
         answers = await asyncio.gather(
             *([self._creates(creates)] if creates else []),
@@ -403,7 +403,6 @@ def _now_s() -> float:
 
 
 def _has_timed_out(command: commands.TopicCommand, started_s: float) -> bool:
-    """Whether the cluster was tried for as long as the command waits."""
     waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_TIMEOUT_MS
     return _now_s() >= started_s + max(0, waits_ms) / 1000
 

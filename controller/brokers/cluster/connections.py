@@ -1,7 +1,7 @@
-"""Plain connections to single brokers of a cluster, for what has to reach one certain broker or goes byte for byte.
+"""Plain connections to single brokers, for requests that must reach a given broker or be forwarded byte for byte.
 
-A connection carries one request at a time and is handed out for that; so a request that a broker keeps waiting holds up
-nobody else, and correlation ids stay as they are. What fails is closed, what worked is idle_one for the next.
+A connection carries one request at a time, so a slow request blocks no other and correlation ids stay unchanged. Failed
+connections are closed; the others return to the pool.
 """
 
 from __future__ import annotations
@@ -25,25 +25,23 @@ M = TypeVar("M", bound=Message)
 CLIENT_ID = "topicwright"
 CONNECT_S = 5.0  # a host that is gone answers nothing: the next address is tried
 RESPONSE_S = 15.0
-"""How long a broker may take to answer a request of Topicwright's own."""
+"""Response timeout for Topicwright's own requests."""
 IDLE_MAX = 8
-"""Idle connections idle_one for each broker."""
+"""Idle connections per broker."""
 CORRELATION_ID = 1
-"""One request is under way at a time."""
+"""A connection has one request in flight at a time."""
 SASL_VERSION = 1
-"""Of both SASL APIs: in the handshake it says that tokens travel inside requests."""
+"""The version of both SASL APIs; 1 in the handshake means that tokens travel inside requests."""
 RESPONSE_BYTES_MAX = 1 << 30
-"""What a broker may announce: metadata of all topics of the largest clusters take a tenth of it."""
+"""The largest accepted response. Metadata of all topics of the largest clusters takes a tenth of it."""
 _SIZE = struct.Struct(">i")
 
 
 class ClusterUnreachable(Exception):
-    """No answer from the cluster, or from the broker that had to give it; the message says from where and why."""
+    """The cluster, or the requested broker, did not answer; the message says which and why."""
 
 
 class BrokerConnection:
-    """One connection to one broker."""
-
     def __init__(
         self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response_bytes_max: int
     ) -> None:
@@ -56,7 +54,7 @@ class BrokerConnection:
     async def open(
         cls, address: Address, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX
     ) -> BrokerConnection:
-        """Connect and prove who we are. Raises ClusterUnreachable and NotAuthenticated."""
+        """Connect and authenticate. Raises ClusterUnreachable and NotAuthenticated."""
         host, port = address
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -73,7 +71,7 @@ class BrokerConnection:
         return connection
 
     async def exchange(self, payload: bytes) -> bytes:
-        """Send one request frame (without its size) and give its answer's. Raises ClusterUnreachable."""
+        """Send a request frame, without its size, and return the response frame. Raises ClusterUnreachable."""
         host, port = self.address
         try:
             self._writer.write(_SIZE.pack(len(payload)) + payload)
@@ -88,17 +86,16 @@ class BrokerConnection:
             raise ClusterUnreachable(f"{host}:{port} closed the connection: {_why(error)}") from error
 
     def close(self) -> None:
-        """Close at once."""
         with suppress(Exception):
             self._writer.transport.abort()
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker has not closed it meanwhile."""
+        """True until the broker closes the connection."""
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
-        """One message to the broker and its answer. Raises ClusterUnreachable."""
+        """Send a message and return the response. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
         return decode_message(api_key, version, await self.exchange(frame[4:]), answer, self.address)
 
@@ -125,7 +122,7 @@ class BrokerConnection:
 
 
 class Connections:
-    """Connections to the brokers of one cluster, borrowed out one request at a time."""
+    """A connection pool for the brokers of one cluster."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
@@ -134,7 +131,7 @@ class Connections:
 
     @asynccontextmanager
     async def borrowed(self, address: Address) -> AsyncIterator[BrokerConnection]:
-        """A connection for one request: an idle one or a new one. Whatever goes wrong, it is closed then."""
+        """An idle or new connection for one request. On any error it is closed."""
         idle = self._idle.setdefault(address, [])
         connection = None
         while idle and connection is None:
@@ -155,7 +152,7 @@ class Connections:
             idle.append(connection)
 
     async def exchange(self, address: Address, payload: bytes, within_s: float = RESPONSE_S) -> bytes:
-        """One request to one broker and its answer, both without their sizes. Raises ClusterUnreachable."""
+        """Send a request frame to a broker and return the response frame. Raises ClusterUnreachable."""
         try:
             async with asyncio.timeout(within_s), self.borrowed(address) as connection:
                 return await connection.exchange(payload)
@@ -164,12 +161,12 @@ class Connections:
             raise ClusterUnreachable(f"{host}:{port} has not answered within {within_s:g} s") from None
 
     async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
-        """One message to one broker and its answer. Raises ClusterUnreachable."""
+        """Send a message to a broker and return the response. Raises ClusterUnreachable."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
         return decode_message(api_key, version, await self.exchange(address, frame[4:]), answer, address)
 
     def close(self) -> None:
-        """Close what is idle; what is borrowed is closed when it comes back."""
+        """Close idle connections now, borrowed ones when they are returned."""
         self._closed = True
         for idle in self._idle.values():
             for connection in idle:
@@ -178,7 +175,7 @@ class Connections:
 
 
 def decode_message(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
-    """The message in an answer. Raises ClusterUnreachable for bytes that are not one."""
+    """Decode a response. Raises ClusterUnreachable for invalid bytes."""
     try:
         number, message = decode_response(api_key, version, payload)
     except MalformedRequest as malformed:

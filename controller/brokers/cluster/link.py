@@ -1,10 +1,9 @@
-"""What the cluster is asked, and the changes that it is to make.
+"""Requests and changes to the target cluster.
 
-Looks (metadata, configs) go to one broker for as long as it answers, so that what is seen never goes back; changes go
-through librdkafka's AdminClient, which finds the controller and follows it; only a reassignment, which it does not
-know, is sent as a message of our own.
+Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go through
+librdkafka's AdminClient, which finds the controller. Reassignments, which AdminClient lacks, are sent directly.
 
-What it does not do: it retries nothing and decides nothing. Whoever calls knows what a failure means.
+It neither retries nor decides; the caller knows how to handle a failure.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ T = TypeVar("T")
 
 
 class SharedCall(Generic[T]):
-    """A look that many take often. One is under way at a time; those who come meanwhile share the next answer, never
-    the one that was begun before they came."""
+    """A frequent call whose answer is shared. Only one call runs at a time. Callers that arrive meanwhile share the
+    next call, never the running one."""
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
@@ -63,7 +62,7 @@ class SharedCall(Generic[T]):
         self._following: asyncio.Task[T] | None = None
 
     async def answer(self) -> T:
-        """The answer as of now. Raises what the look raises."""
+        """An answer as of now. Raises whatever the call raises."""
         if self._following is None:
             self._following = asyncio.create_task(self._call_after(self._under_way))
             self._following.add_done_callback(_retrieve_exception)
@@ -77,27 +76,27 @@ class SharedCall(Generic[T]):
 
 
 def _retrieve_exception(task: asyncio.Task[T]) -> None:
-    """Whoever waited may have been cancelled meanwhile: that nobody hears of a failure then is not worth a log line."""
+    """All waiting callers may be cancelled; a failure that nobody reads is not worth a log line."""
     if not task.cancelled():
         task.exception()
 
 
 METADATA_VERSION = 12
-"""The first in which topics have ids (KIP-516): Kafka 3.1 and newer."""
+"""The first version with topic ids (KIP-516): Kafka 3.1."""
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 4
-"""The first that shows features whose lowest level is 0 (KAFKA-17492)."""
+"""The first version that shows features with lowest level 0 (KAFKA-17492)."""
 REASSIGNMENTS_VERSION = 0
 LOG_DIRS_VERSION = 5
-"""The first that says which directories are cordoned: Kafka 4.3."""
+"""The first version that shows cordoned log directories: Kafka 4.3."""
 METADATA_REFRESH_MS = 1000
-"""Kafka names any broker as the controller. Where that one dies, librdkafka waits for it, with a core at work, until
-metadata name another."""
+"""Kafka names any broker as the controller. If that broker dies, librdkafka waits for it in a busy loop until metadata
+names another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
-"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka says that all is well."""
+"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka reports success."""
 TOPIC, FROM_TOPIC = 2, 1
-"""DescribeConfigs: the resource type of a topic, and the source of what is set on the topic itself."""
+"""DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
 
 _RETRIABLE = frozenset(
     (
@@ -111,12 +110,12 @@ _RETRIABLE = frozenset(
     )
 )
 _LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE))
-"""librdkafka's own refusals, which trying again does not cure; its other errors are about reaching the cluster."""
+"""librdkafka's own errors that a retry does not cure. Its other errors mean that the cluster is unreachable."""
 UNKNOWN_SERVER_ERROR = -1
 
 
 class SeenBroker(msgspec.Struct, frozen=True):
-    """A live broker as the cluster shows it."""
+    """A live broker in the cluster's metadata."""
 
     broker_id: BrokerId
     host: str
@@ -125,7 +124,7 @@ class SeenBroker(msgspec.Struct, frozen=True):
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
-    """A topic as one broker knows it."""
+    """A topic in one broker's metadata."""
 
     name: TopicName
     topic_id: TopicId
@@ -133,7 +132,7 @@ class SeenTopic(msgspec.Struct, frozen=True):
 
 
 class ClusterMetadata(msgspec.Struct, frozen=True):
-    """What one broker shows: the live brokers, and those of the wanted topics that it knows."""
+    """One broker's metadata: the live brokers, and those of the requested topics that it knows."""
 
     cluster_id: str
     brokers: tuple[SeenBroker, ...]
@@ -141,7 +140,8 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why the cluster did not do something. `retriable`: it may do so later, or may have done it unseen."""
+    """Why the cluster did not apply a change. `retriable` means that a retry may succeed, or that the change may have
+    been applied."""
 
     code: int
     message: str
@@ -149,7 +149,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ClusterLink:
-    """One cluster. `bootstrap` names brokers to begin with, `security` who we are."""
+    """A connection to one cluster. `bootstrap` lists brokers to start with."""
 
     def __init__(self, bootstrap: str, security: Security) -> None:
         self._bootstrap = [_address(part) for part in bootstrap.split(",")]
@@ -157,7 +157,7 @@ class ClusterLink:
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
         self.spoken = ApiVersionsResponse()
-        """The APIs and features of a broker, as of the last time that it was asked."""
+        """The APIs and features of a broker, as of the last `refresh_api_versions`."""
         self._all_metadata = SharedCall(self._fetch_all_metadata)
         settings: dict[str, str | int | float | bool] = {
             "client.id": CLIENT_ID,
@@ -170,20 +170,19 @@ class ClusterLink:
         self._admin = AdminClient(settings, logger=_silent_logger())
 
     def close(self) -> None:
-        """Let go of all connections."""
         self.connections.close()
 
     # --- looks
 
     async def metadata(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
-        """The brokers and these topics (None: all), from one broker. Raises ClusterUnreachable."""
+        """Metadata of these topics (None for all) from one broker. Raises ClusterUnreachable."""
         return _parse_metadata(
             (await self._exchange(ApiKey.METADATA, METADATA_VERSION, _metadata_request(topics), MetadataResponse))[1]
         )
 
     async def all_metadata(self) -> tuple[bytes, ClusterMetadata]:
-        """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
-        same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
+        """Metadata of all topics, with the response bytes: equal bytes mean equal metadata. Concurrent callers, such as
+        the owners of many partitions, share one request. Raises ClusterUnreachable."""
         return await self._all_metadata.answer()
 
     async def _fetch_all_metadata(self) -> tuple[bytes, ClusterMetadata]:
@@ -193,15 +192,14 @@ class ClusterLink:
         return payload, _parse_metadata(answer)
 
     async def metadata_from(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
-        """What a certain broker knows of these topics. Raises ClusterUnreachable."""
+        """Metadata of these topics from a given broker. Raises ClusterUnreachable."""
         request = _metadata_request(topics)
         return _parse_metadata(
             await self.connections.call(address, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         )
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
-        """The explicit configs of topics, sorted by name; topics that are unknown are left out. Raises
-        ClusterUnreachable."""
+        """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
         wanted = tuple(configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
         request, kind = configs_api.DescribeConfigsRequest(resources=wanted), configs_api.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
@@ -214,8 +212,8 @@ class ClusterLink:
         }
 
     async def cordoned(self, address: Address) -> dict[str, bool]:
-        """The online log directories of a broker, and whether each is cordoned (KIP-1066); none where brokers do not
-        say. Raises ClusterUnreachable."""
+        """The online log directories of a broker, each with whether it is cordoned (KIP-1066). Empty for brokers too
+        old to report that. Raises ClusterUnreachable."""
         key = ApiKey.DESCRIBE_LOG_DIRS
         if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.spoken.api_keys):
             return {}
@@ -224,7 +222,7 @@ class ClusterLink:
         return {each.log_dir: each.is_cordoned for each in answer.results if not each.error_code}
 
     async def refresh_api_versions(self) -> None:
-        """Learn which APIs brokers speak, and their features. Raises ClusterUnreachable."""
+        """Fetch the APIs and features of a broker. Raises ClusterUnreachable."""
         request, answer = (
             ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"),
             ApiVersionsResponse,
@@ -232,7 +230,7 @@ class ClusterLink:
         _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, answer)
 
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
-        """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises
+        """Forward a client's request unchanged to a broker, or to the one at `to`, and return the response. Raises
         ClusterUnreachable."""
         return await self.connections.exchange(to or self._address(), payload, within_s)
 
@@ -240,7 +238,7 @@ class ClusterLink:
         return self._preferred or (self._known or tuple(self._bootstrap))[0]
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
-        """A request to the first broker that answers: the bytes of its answer, and the message in them."""
+        """Send a request to the first broker that answers. Returns the response bytes and the decoded message."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)[4:]
         why: list[str] = []
         for address in dict.fromkeys(
@@ -262,8 +260,8 @@ class ClusterLink:
     # --- changes: None when done, else why not
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
-        """Create topics, or only see whether they could be. Those of different requests, which only happen to be
-        tried together, are not held to the limit of one request."""
+        """Create or validate topics. Topics of different requests that are only batched here do not share one request's
+        limit."""
         refusals: dict[str, Refusal | None] = {}
         for some in split_by_limit(topics):
             times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
@@ -274,7 +272,6 @@ class ClusterLink:
     async def add_partitions(
         self, topics: Sequence[NewPartitions], validate_only: bool = False
     ) -> dict[str, Refusal | None]:
-        """Add partitions, or only see whether they could be."""
         return await self._all(
             [topic.topic for topic in topics],
             lambda: self._admin.create_partitions(
@@ -283,7 +280,7 @@ class ClusterLink:
         )
 
     async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
-        """Delete topics in the cluster; by name what it refused, None for those deleted."""
+        """Delete topics. Returns the refusal by name, None for deleted topics."""
         return await self._all(
             names,
             lambda: self._admin.delete_topics(list(names), operation_timeout=OPERATION_S, request_timeout=REQUEST_S),
@@ -292,7 +289,7 @@ class ClusterLink:
     async def alter_configs(
         self, name: str, puts: Mapping[str, str], deletes: Iterable[str], validate_only: bool = False
     ) -> Refusal | None:
-        """Set and delete explicit configs of a topic, or only see whether that could be."""
+        """Set and delete explicit configs of a topic, or only validate that."""
         steps = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in puts.items()]
         steps += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes]
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
@@ -305,7 +302,7 @@ class ClusterLink:
         return done[name]
 
     async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
-        """Give partitions of a topic other replicas (KIP-455). Raises ClusterUnreachable."""
+        """Reassign partitions of a topic (KIP-455). Raises ClusterUnreachable."""
         partitions = tuple(
             reassignments.ReassignablePartition(partition_index=index, replicas=ids)
             for index, ids in sorted(replicas.items())
@@ -342,7 +339,7 @@ def _address(text: str) -> Address:
 
 
 def _silent_logger() -> logging.Logger:
-    """librdkafka logs each lost connection; the brokers logs trouble once, in its own words."""
+    """librdkafka logs each lost connection; `TargetCluster` logs the outage once."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -386,9 +383,8 @@ def _refusal(error: KafkaError) -> Refusal:
 
 
 def split_by_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
-    """Topics with explicit replicas, in requests of no more than Kafka writes for one: a record for each topic,
-    partition and config. One that is too large by itself gets a request of its own, so that only it is refused.
-    """
+    """Split topics into requests within Kafka's limit, which counts a record for each topic, partition and config. A
+    topic over the limit gets its own request, so that only that topic is refused."""
     requests: list[list[NewTopic]] = []
     room = 0
     for topic in topics:

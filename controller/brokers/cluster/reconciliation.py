@@ -1,7 +1,7 @@
-"""What the log and the cluster say of one topic, compared. Pure.
+"""Compares one topic in the log with the same topic in the target cluster. Pure.
 
-After a restart it is not known what had been carried out. The log holds what was decided and never reported as done;
-the cluster shows how things stand; what both agree on needs nothing.
+After a restart it is unknown which decisions were applied. The log holds decisions that were never reported as done;
+the cluster shows the current state. Where both agree, nothing needs to be done.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsCh
 
 
 class OpenWork(msgspec.Struct, frozen=True):
-    """What the events of a shard leave open: changes that nobody reported as carried out, whether placeholders were
-    filled without the broker being in sync yet, and the ids of topics that are meant to be gone."""
+    """Unfinished work of a shard: changes never reported as done, whether a filled placeholder is not in sync yet, and
+    the ids of deleted topics."""
 
     changes: tuple[Change, ...] = ()
     has_unfilled: bool = False
@@ -29,10 +29,10 @@ class OpenWork(msgspec.Struct, frozen=True):
 
 
 def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
-    """The work of a shard, from its events in their order.
+    """The unfinished work of a shard, from its events in order.
 
-    What is done to a topic is done in order, so what was reported as done closes what came before. A topic that is made
-    again, with the cluster's leave, says that the one before is gone.
+    Changes to a topic are applied in order, so a reported change closes all earlier ones. A topic that was created
+    again, with the cluster's consent, shows that the topic before it is gone.
     """
     changes: dict[RequestId, Change] = {}
     unfilled: set[tuple[int, BrokerId]] = set()
@@ -61,7 +61,7 @@ def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
 
 
 def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId, Change]:
-    """The changes that are open still when one is done: those to another topic, and those after it."""
+    """The changes still open when one is done: later ones, and those of other topics."""
     if done not in changes:
         return changes
     topic, at = changes[done].topic, list(changes).index(done)
@@ -69,7 +69,7 @@ def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId,
 
 
 def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
-    """The topics to which something was to be done that nobody has reported as done, by these events alone."""
+    """The topics with changes that these events do not report as done."""
     names: dict[RequestId, TopicName] = {}
     for record in records:
         match record.event:
@@ -81,19 +81,19 @@ def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
 
 
 def known(topic: Topic | None) -> tuple[int, catalog.Configs] | None:
-    """What a look at the cluster says that it knew of the topic."""
+    """The partition count and configs that an observation of the cluster is compared with."""
     return None if topic is None else (len(topic.partitions), topic.configs)
 
 
 def differs(topic: Topic, seen: SeenTopic) -> bool:
-    """Whether a topic is not as the cluster has it; configs are not looked at."""
+    """True if the cluster has the topic otherwise; configs are not compared."""
     if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
         return True
     return any(_differs(mine, theirs) for mine, theirs in zip(topic.partitions, seen.partitions, strict=True))
 
 
 def _differs(mine: catalog.Partition, theirs: SeenPartition) -> bool:
-    """In-sync sets are compared as sets; one that the cluster has empty (KIP-966) keeps its last members here."""
+    """ISRs are compared as sets. If the cluster's ISR is empty (KIP-966), our last members stay."""
     if (mine.leader, mine.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True
     if brokers_of(mine) != theirs.replicas:
@@ -102,5 +102,5 @@ def _differs(mine: catalog.Partition, theirs: SeenPartition) -> bool:
 
 
 def brokers_of(partition: catalog.Partition) -> tuple[BrokerId, ...]:
-    """The replicas of a partition that are brokers: all that the cluster gets to know of them (KIP-409)."""
+    """The replicas that are brokers: the cluster never sees placeholders (KIP-409)."""
     return tuple(replica for replica in partition.replicas if not is_placeholder(replica))

@@ -30,28 +30,28 @@ _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class BadCredentials(Exception):
-    """Properties that no connection can be made with; the message says what is wrong and what is allowed."""
+    """Invalid connection properties; the message names the error and what is allowed."""
 
 
 class NotAuthenticated(Exception):
-    """The cluster does not take these credentials."""
+    """The cluster rejected the credentials."""
 
 
 class Exchange(Protocol):
-    """Sends one SASL token and gives the answer to it."""
+    """Sends one SASL token and returns the answer."""
 
     async def __call__(self, token: bytes, /) -> bytes: ...
 
 
 class Security(msgspec.Struct, frozen=True):
-    """The identity of Topicwright at the cluster. `mechanism` is empty where no SASL is spoken."""
+    """How Topicwright connects and authenticates. `mechanism` is empty without SASL."""
 
     properties: Mapping[str, str] = {}
     tls: bool = False
     mechanism: str = ""
 
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context, None without TLS. Raises BadCredentials for files that cannot be read."""
+        """The TLS context; None without TLS. Raises BadCredentials for unreadable files."""
         if not self.tls:
             return None
         given = self.properties
@@ -69,7 +69,7 @@ class Security(msgspec.Struct, frozen=True):
         return context
 
     async def authenticate(self, exchange: Exchange) -> None:
-        """Prove who we are on a connection that has agreed on the mechanism. Raises NotAuthenticated."""
+        """Authenticate on a connection after the SASL handshake. Raises NotAuthenticated."""
         user, password = self.properties["sasl.username"], self.properties["sasl.password"]
         if self.mechanism == "PLAIN":
             await exchange(b"\0" + user.encode() + b"\0" + password.encode())
@@ -78,7 +78,7 @@ class Security(msgspec.Struct, frozen=True):
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """The identity that librdkafka properties describe. Raises BadCredentials."""
+    """Parse librdkafka properties. Raises BadCredentials."""
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise BadCredentials(f"security.protocol={protocol} is not allowed; allowed: {', '.join(PROTOCOLS)}")

@@ -1,11 +1,11 @@
-"""An existing Kafka cluster as the brokers: its own controller carries decisions out, its brokers lead and follow.
+"""An existing Kafka cluster as the brokers: its own controller applies the decisions, its brokers lead and follow.
 
-Three tasks work beside the controller: the watch looks at the cluster again and again, the carrier does what was
-committed, and new topics are watched closely until every live broker knows them. All that they find out comes back as
-commands; none of them keeps what a restart could not find again in the log and in the cluster.
+Three tasks run next to the engine: the watch scans the cluster periodically, the action runner applies committed
+changes, and new topics are polled until every live broker knows them. All results come back as commands. No task keeps
+state that a restart could not find in the log and the cluster.
 
-While the cluster cannot be reached nothing is fenced and nothing is lost: what is not known to be dead is not declared
-dead, requests wait until their time is up, and what was committed is carried out when the cluster is back.
+While the cluster is unreachable, no broker is fenced and no change is lost: requests wait until they time out, and
+committed changes are applied when the cluster is back.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from events.logs.archive.place import ArchiveError
 from events.names import ShardKey, TopicId, TopicName, shard_key
 
 SETTLE_S = 3.0
-"""How long after a change from here a topic is left alone by the watch: brokers on_events of it one after another."""
+"""How long the watch ignores a topic after our own change: brokers see it one after another."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted within a look
 RECENT_EVENTS = 10_000
-"""How many of the newest events are looked through at a start for changes that nobody reported as done."""
+"""How many of the newest events a start searches for changes never reported as done."""
 
 History = Callable[[ShardKey], Iterable[Recorded]]
-"""The durable events of a shard, in their order."""
+"""The durable events of a shard, in order."""
 
 
 class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How often the cluster is looked at, in ms: brokers and topics, and the configs of topics."""
+    """Scan intervals in ms: brokers and topics, and topic configs."""
 
     topics_ms: int = 1000
     configs_ms: int = 10_000
 
 
 class TargetCluster:
-    """A cluster that carries decisions out.
+    """The cluster that applies decisions.
 
-    `log` takes log lines, `history` gives a shard's events after a restart, `recent` the newest events of all, among
-    which is what a process before has left undone, and `owns` which topics are in this log. A `shared` link is left
-    open at the end: it is others' too.
+    `history` reads a shard's events after a restart, `recent` the newest events of all shards, which contain the
+    changes that the process before left unfinished. `owns` selects the topics of this log. A `shared` link stays open
+    at `stop`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TargetCluster:
     ) -> None:
         self.link = link
         self.error: str | None = None
-        """Why the cluster cannot be reached now; None when it can."""
+        """Why the cluster is unreachable; None if it is reachable."""
         self.deleted: dict[TopicId, None] = {}
         self._history = history
         self._times = times
@@ -100,7 +100,6 @@ class TargetCluster:
     # --- the port
 
     def start(self, controller: CommandSink) -> None:
-        """Take up what a process before left undone, and begin to watch."""
         self._sink = controller
         self._loop = asyncio.get_running_loop()
         self._watch = ClusterWatch(self.link, controller, self, self._owns)
@@ -111,18 +110,16 @@ class TargetCluster:
         self._tasks = [controller.background(each) for each in work]
 
     def resume(self) -> None:
-        """What was reported may be lost: find out again, from the log and the cluster, what is done and what is not."""
+        """Reports may be lost: read again from the log and the cluster what is done."""
         self._reconciling = self._unfinished = True
         self._actions.clear()
         self._watch.rescan_all()
         self._scan_now.set()
 
     def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """Nothing: brokers that are processes of their own need time."""
         return ()
 
     def on_events(self, records: Sequence[Recorded]) -> None:
-        """Carry committed events out."""
         for record in records:
             if isinstance(record.event, TopicDeleted):
                 self._remember_deleted(record.event.topic_id)
@@ -133,7 +130,7 @@ class TargetCluster:
                 self._watch.rescan_all()
 
     async def stop(self) -> None:
-        """Stop at once: what is not carried out yet is taken up by the next start."""
+        """Stop at once; the next start resumes unfinished changes."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,7 +144,7 @@ class TargetCluster:
         await self._scanned.wait()
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
-        """What the cluster says of commands that are about to be decided, in order."""
+        """The cluster's dry-run results for planned commands, in order."""
         cleared = await self._dry_runs.run(planned)
         if any(clearance.error_code for clearance in cleared):
             self._scan_now.set()  # what is in the way may be something that was not seen yet
@@ -156,7 +153,7 @@ class TargetCluster:
     # --- for the watch
 
     def is_busy(self, name: TopicName) -> bool:
-        """Whether a topic is being changed from here, or was a moment ago."""
+        """True if we are changing the topic, or just did."""
         if self._actions.pending[name] or self._watch.is_confirming(name):
             return True
         touched = self._changed_at.get(name)
@@ -168,11 +165,11 @@ class TargetCluster:
         return False
 
     def open_work(self, name: TopicName) -> OpenWork | None:
-        """After a start what the log says of a topic that differs; later everything is known."""
+        """The unfinished work of a topic, read from the log after a start; None once all topics are reconciled."""
         return open_work_of(self._history(shard_key(name))) if self._reconciling else None
 
     def resume_work(self, name: TopicName, work: OpenWork) -> bool:
-        """Have what the log leaves open carried out; whether there was anything of this topic."""
+        """Queue the unfinished work of a topic. Returns whether there was any."""
         for topic_id in work.deleted:
             self._remember_deleted(topic_id)
         actions = [action_of(change, tried=True) for change in work.changes if change.topic == name]
@@ -187,16 +184,13 @@ class TargetCluster:
     # --- what the carrier reports
 
     def topic(self, name: TopicName) -> Topic | None:
-        """The topic as it is decided."""
         return self._sink.store.durable_named(name)
 
     def created(self, action: Create) -> None:
-        """The cluster has created a topic."""
         self._record_change(action.topic)
         self._watch.confirm(action.topic)
 
     def creation_refused(self, action: Create, refusal: Refusal) -> None:
-        """The cluster has refused a topic that was decided on."""
         self._log.warning("the cluster refuses a creation", topic=action.topic, code=refusal.code, why=refusal.message)
         sink = self._sink
         sink.observe(
@@ -213,7 +207,6 @@ class TargetCluster:
         self._scan_now.set()
 
     def finished(self, action: AddPartitions | Delete | SetConfigs, refusal: Refusal | None) -> None:
-        """The cluster has done, or refused, a change that was decided on."""
         self._record_change(action.topic)
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
         sink = self._sink
@@ -257,7 +250,7 @@ class TargetCluster:
                 await asyncio.wait_for(self._scan_now.wait(), self._until_next_scan_s())
 
     def _until_next_scan_s(self) -> float:
-        """At the full interval of the loop's clock: so those who share a link look together, and share one answer."""
+        """Scans are aligned to the clock so that users of a shared link share one request."""
         every_s = self._times.topics_ms / 1000
         return every_s - self._loop.time() % every_s
 
@@ -270,14 +263,14 @@ class TargetCluster:
         self._scanned.set()
 
     def _resume_creations(self) -> None:
-        """Topics that were never complete may or may not have been created."""
+        """Topics that were never complete may or may not exist in the cluster."""
         for topic in self._waiting():
             if not self.is_busy(topic.name):
                 facts = {"topic_id": topic.topic_id, "partitions": topic.partitions, "configs": topic.configs}
                 self._actions.enqueue(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
 
     def _resume_changes(self) -> None:
-        """What was not reported as done is done again, also where nothing differs: that is how it gets reported."""
+        """Repeat changes never reported as done, even if nothing differs: the repetition reports them."""
         for name in unfinished_topics(self._recent()):
             self.resume_work(name, open_work_of(self._history(shard_key(name))))
         self._unfinished = False

@@ -1,10 +1,10 @@
-"""Watch the cluster: who lives, how its topics stand, who knows a new one. What is seen becomes commands.
+"""Watches the target cluster: live brokers, topics and new topics. Differences become commands.
 
 Constraints:
-- all looks at the whole go to one broker for as long as it answers, so that what is seen never goes back;
-- what Topicwright itself is changing, or has just changed, is not looked at: brokers learn of it one after another;
-- a topic counts as gone only when no live broker knows it;
-- a look that shows what the last one showed costs no more than its bytes.
+- full scans use one broker as long as it answers, so the view never goes back in time;
+- topics that Topicwright is changing, or just changed, are skipped: brokers learn of a change one after another;
+- a topic counts as deleted only when no live broker knows it;
+- a scan with the same response as the last one costs only the comparison of its bytes.
 """
 
 from __future__ import annotations
@@ -36,34 +36,28 @@ CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
 CREATED_HERE = "created in the cluster"
 DELETED_THERE = "deleted in the cluster"
 LISTENER = "PLAINTEXT"
-"""The name under which a broker's address is idle_one: the cluster does not show the names of its listeners."""
+"""The listener name recorded for each broker: metadata does not show the real names."""
 
 T = TypeVar("T")
 Owns = Callable[[TopicName], bool]
-"""Whether a topic of the cluster is ours to report: one of several logs has only its share of them."""
+"""True if a topic belongs to this log; with several logs each has only a part of the topics."""
 
 
 class WatchContext(Protocol):
-    """What the brokers knows beside the store."""
+    """The state that `TargetCluster` keeps outside the store."""
 
     deleted: dict[TopicId, None]
-    """Ids of topics that were deleted from here: a broker may show them a little longer."""
+    """Ids of topics that we deleted: a broker may still show them for a while."""
 
-    def is_busy(self, name: TopicName) -> bool:
-        """Whether a topic is being changed from here, or was a moment ago."""
-        ...
+    def is_busy(self, name: TopicName) -> bool: ...
 
-    def open_work(self, name: TopicName) -> OpenWork | None:
-        """What the log leaves open of a topic, None where that is not in question any more."""
-        ...
+    def open_work(self, name: TopicName) -> OpenWork | None: ...
 
-    def resume_work(self, name: TopicName, work: OpenWork) -> bool:
-        """Have what is left open carried out; whether there was anything."""
-        ...
+    def resume_work(self, name: TopicName, work: OpenWork) -> bool: ...
 
 
 class ClusterWatch:
-    """Looks at the cluster and puts what it sees."""
+    """Scans the cluster and submits commands for what differs."""
 
     def __init__(self, link: ClusterLink, sink: CommandSink, context: WatchContext, owns: Owns) -> None:
         self._link = link
@@ -75,13 +69,13 @@ class ClusterWatch:
         self._wake = asyncio.Event()
 
     def rescan_all(self) -> None:
-        """Compare everything at the next look."""
+        """Compare everything at the next scan."""
         self._payload = None
 
     # --- the whole
 
     async def scan(self) -> None:
-        """One look at brokers and topics. Raises ClusterUnreachable."""
+        """Scan brokers and topics once. Raises ClusterUnreachable."""
         payload, look = await self._link.all_metadata()
         await self._report_brokers(look.brokers)
         if payload == self._payload:
@@ -131,7 +125,7 @@ class ClusterWatch:
         )
 
     async def _compare(self, look: ClusterMetadata) -> bool:
-        """Put what differs; whether nothing did."""
+        """Submit all differences. Returns whether there were none."""
         agrees, fresh = True, list[SeenTopic]()
         for topics in _slices(look.topics.values()):
             for seen in topics:
@@ -159,14 +153,14 @@ class ClusterWatch:
         return agrees
 
     def _is_own_change(self, name: TopicName) -> bool:
-        """Whether a difference is work that is under way from here, or that is to be taken up again."""
+        """True if a difference is our own change, in progress or to be resumed."""
         if self._context.is_busy(name):
             return True
         work = self._context.open_work(name)
         return work is not None and self._context.resume_work(name, work)
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
-        """Put how the cluster has a topic; `topic` is what was known of it."""
+        """Submit the topic as the cluster has it; `topic` is the known state."""
         self._sink.observe(
             DiscoverTopic(
                 request_id=self._id(),
@@ -181,7 +175,7 @@ class ClusterWatch:
         )
 
     async def _report_deleted(self, look: ClusterMetadata) -> bool:
-        """Put which topics are gone; whether none is missing."""
+        """Submit deleted topics. Returns whether there were none."""
         agrees = True
         after: str | None = None
         while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
@@ -233,8 +227,8 @@ class ClusterWatch:
     # --- log directories
 
     async def scan_log_dirs(self) -> None:
-        """Report the brokers whose log directories are cordoned, or no longer are: Kafka takes the replicas that are
-        chosen here as a manual assignment, which it does not check for that before 4.4."""
+        """Report changes of cordoned log directories. Kafka takes our replicas as a manual assignment, which it does
+        not check against cordoned directories before 4.4."""
         cluster = self._sink.store.durable_cluster
         brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
         addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]
@@ -257,8 +251,7 @@ class ClusterWatch:
         await self._sink.decided()
 
     async def rescan(self, name: TopicName) -> None:
-        """Compare one topic at once, whatever was done to it: the cluster has refused something. Raises
-        ClusterUnreachable."""
+        """Compare one topic now, after the cluster refused a change. Raises ClusterUnreachable."""
         topic = self._sink.store.durable_named(name)
         seen = (await self._link.metadata([name])).topics.get(name)
         configs = await self._link.configs([name])
@@ -270,16 +263,14 @@ class ClusterWatch:
     # --- who knows a new topic
 
     def confirm(self, name: TopicName) -> None:
-        """A topic was created: watch until every live broker knows it."""
+        """Poll a new topic until every live broker knows it."""
         self._confirming[name] = None
         self._wake.set()
 
     def is_confirming(self, name: TopicName) -> bool:
-        """Whether a topic is watched until it is known."""
         return name in self._confirming
 
     async def confirm_all(self) -> None:
-        """Watch new topics until cancelled."""
         rest_s = CONFIRM_S_MIN
         while True:
             if not self._confirming:
@@ -291,7 +282,7 @@ class ClusterWatch:
             await asyncio.sleep(rest_s)
 
     async def _confirm_some(self) -> bool:
-        """One look of every live broker at the oldest new topics; whether it showed anything new."""
+        """Poll every live broker once for the oldest new topics. Returns whether anything was new."""
         names = list(self._confirming)[:TOPICS_PER_SLICE]
         topics = {name: self._sink.store.durable_named(name) for name in names}
         waiting = {name: topic for name, topic in topics.items() if topic is not None and topic.ready_at_ms is None}
@@ -335,7 +326,6 @@ class ClusterWatch:
     async def _metadata_from(
         self, brokers: Iterable[BrokerId], names: Sequence[TopicName]
     ) -> dict[BrokerId, dict[TopicName, SeenTopic]]:
-        """What each of these brokers that answers knows of the topics."""
         registered = self._sink.store.durable_cluster.brokers
         ids = [broker_id for broker_id in brokers if broker_id in registered]
         addresses = [(registered[one].endpoints[0].host, registered[one].endpoints[0].port) for one in ids]
@@ -356,7 +346,7 @@ async def _answer_or_none(look: Awaitable[T]) -> T | None:
 
 
 def _directory_id(path: str) -> bytes:
-    """An id of a log directory, which a broker shows clients by its path."""
+    """A log directory id, derived from the path because clients see no id."""
     return blake2b(path.encode(), digest_size=16).digest()
 
 

@@ -1,12 +1,16 @@
-"""Events that a voter missed, because it was away for longer than the metadata log is kept: another Topicwright has
-them, with the same offsets in its event log.
+"""Events that a voter missed because it was away longer than the metadata log is retained, copied from another
+Topicwright voter; and the comparison of the voters' histories.
 
-They come over the connections that voters have among themselves, with their TLS and their logins: FetchSnapshot of a
-topic that no Kafka has, from voters that have shown to be of Topicwright alone. Who requests them says which event it
-needs next, and the offset of the metadata log up to which (-1: nothing but the root, see `heads`). A page shows the
-root of the event log's tree over all events before, so that what is copied goes on from the same history, and how many
-events there are below that offset. The snapshot that the metadata log begins with says in the end whether they lead to
-what is (`following`).
+Pages of events travel over the voters' own connections, with their TLS and logins: FetchSnapshot of a topic that Kafka
+does not have, sent only to known Topicwright voters. A request names the next missing event and the metadata log offset
+up to which events are needed (-1: only the tree root). A page carries the root of the event log's Merkle tree over all
+events before it, which proves that both logs share their history, and the number of events below that offset. The
+snapshot at the start of the metadata log finally shows whether the events lead to the current state (`following`).
+
+Each batch of a Topicwright leader carries the root of the tree over all events before it. If a follower has another
+root at the same offset, something was changed, lost or decided differently on one side. It then asks the other voters
+for their roots. A voter in the minority neither leads nor gets votes; without a majority the difference is only
+reported. A voter with a gap in its history has other offsets and is not compared.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from projections.store.tree import TreeBehind, head_of, kept_head
 
 EVENTS_TOPIC: Final = "__topicwright_events"
 PAGE_EVENTS: Final = 200
-"""Who takes a page is kept by it for some milliseconds."""
+"""A page occupies its sender for some milliseconds."""
 PAGE_BYTES: Final = 256 << 10
 PURPOSE: Final = "missed"
 REPLY_S: Final = 10.0
@@ -42,8 +46,8 @@ _FORM: Final = 1
 
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
-    """Events from offset `first` on, as bytes; `end` is the offset after the last one that belongs to the metadata log
-    below the requested offset, and `root` that of the tree over all events before `first`."""
+    """Encoded events from offset `first` on. `end` is the offset after the last event below the requested metadata log
+    offset; `root` is the tree root over all events before `first`."""
 
     form: int
     first: int
@@ -56,7 +60,7 @@ _decode = msgspec.msgpack.Decoder(Page).decode
 
 
 class EventPages:
-    """The events of a voter's log, for others that missed them."""
+    """Serves pages of a voter's event log to voters that missed events."""
 
     def __init__(self, log: EventLog, files: QuorumFiles) -> None:
         self._log, self._files = log, files
@@ -65,13 +69,13 @@ class EventPages:
 
     @staticmethod
     def takes(request: Message) -> bool:
-        """Whether a request is for a page."""
+        """True if a request asks for a page."""
         if not isinstance(request, fs.FetchSnapshotRequest) or len(request.topics) != 1:
             return False
         return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1
 
     async def respond(self, request: fs.FetchSnapshotRequest, applied: int) -> fs.FetchSnapshotResponse:
-        """The response to a request for a page; `applied` is up to where the metadata log is in the event log."""
+        """Respond to a page request. All of the metadata log below `applied` is in the event log."""
         if request.cluster_id != self._log.cluster_id:
             return fs.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
         part = request.topics[0].partitions[0]
@@ -91,14 +95,14 @@ class EventPages:
         return fs.FetchSnapshotResponse(topics=(topic,))
 
     def _root(self, size: int) -> bytes | None:
-        """In a thread: a page that has nothing but the root."""
+        """Runs in a thread. A page with only the root."""
         try:
             return msgspec.msgpack.encode(Page(_FORM, size, size, head_of(self._log, size)[1], ()))
         except (LogError, TreeBehind):
             return None
 
     def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
-        """In a thread. None where these events are not here."""
+        """Runs in a thread. None if these events are missing here."""
         try:
             if self._ends[0] != below:
                 self._ends = below, self._end_below(parts, below, end)
@@ -111,8 +115,8 @@ class EventPages:
             return None
 
     def _end_below(self, parts: Sequence[FilePart], below: int, end: int) -> int:
-        """The offset of the first event that the metadata log has at `below` or later; -1 where that is not known. It
-        is in the next batch that carries events. What others decided before that says where it was found."""
+        """The offset of the first event at `below` or later in the metadata log; -1 if unknown. The next batch with
+        embedded events names it; events imported before that batch name their source offset."""
         for batch in (batch for part in parts for batch in part.batches()):
             ours = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
             if ours is not None and ours.values:
@@ -140,14 +144,14 @@ def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
 
 
 async def root_at(node: QuorumNode, place: Address, size: int) -> bytes | None:
-    """The root of the tree over the first `size` events of another voter; None where it has not so many."""
+    """The tree root over the first `size` events of another voter; None if it has fewer."""
     page = await _fetch_page(node, place, size, -1)
     return None if page is None else page.root
 
 
 async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
-    """The next page of what a log lacks of the events of the metadata log below that offset, from another voter with
-    the same history up to there; None where there is none to be had. Raises LogError."""
+    """The next page of events that this log lacks below that metadata log offset, from a voter with the same history so
+    far; None if no voter has it. Raises LogError."""
     first = log.next_offset
     for place in await node.of_topicwright():
         page = await _fetch_page(node, place, first, below)
@@ -180,25 +184,25 @@ async def _fetch_page(node: QuorumNode, place: Address, first: int, below: int) 
 
 
 COMPARE_AGAIN_S: Final = 60.0
-"""A import_difference stays: it is looked at and logged again so seldom."""
+"""A difference is permanent: compare and log it only this often."""
 
 logger = structlog.get_logger("topicwright.quorum")
 
 
 class TreeHeads:
-    """The head of one voter's event log, beside those that others show."""
+    """Compares this voter's event log with the tree roots of the others."""
 
     def __init__(self, node: QuorumNode, log: EventLog) -> None:
         self._node, self._log = node, log
         self._looking: asyncio.Task[None] | None = None
         self._look_at = 0.0
         self.difference: str | None = None
-        """Where the events of voters differ, in words; None where none do."""
+        """A description of where the voters' events differ; None if they agree."""
         self.is_minority = False
-        """Whether it is this voter that first_difference from most."""
+        """True if this voter differs from the majority."""
 
     def shown(self, leader_id: int, size: int, root: bytes) -> None:
-        """Who leads has this root over its first `size` events; this voter has so many now. Raises LogError."""
+        """Compare with the leader's root over its first `size` events. Raises LogError."""
         kept, mine = kept_head(self._log)
         loop = asyncio.get_running_loop()
         if kept != size or mine == root or loop.time() < self._look_at:

@@ -1,13 +1,13 @@
-"""What of the quorum's log is committed, as commits of the event log: how a node follows, and catches up at a start.
+"""Writes committed batches of the quorum's log to the event log: how a node follows, and catches up after a start.
 
-A batch of a Topicwright that led carries its events: they are taken as they are, and what they mean for brokers must
-come to the very records of the batch. A batch of Kafka's own controller has none: its records are discovered, as events
-(`import_batch`). Where the log begins behind what is known, because this node was away for longer than it is kept,
-another voter of Topicwright may have the events (`missed`); whatever the snapshot that it begins with says besides is
-discovered as one import_difference.
+A batch of a Topicwright leader embeds its events. They are applied as they are, and must project to exactly the records
+of the batch. A batch of Kafka's own controller has no events: its records are imported as events (`importing`). If the
+log now begins after the last applied offset, because this node was away longer than it is retained, another Topicwright
+voter may have the missing events (`catch_up`). The rest of the snapshot at the start of the log is then imported as one
+difference.
 
-Nothing that another controller wrote stops a node: records that no event can say, and events that do not fit, are
-kept and named by `unsupported`. A node that has met such a thing follows and votes, but must not lead.
+Nothing that another controller wrote stops a node. Unsupported records, and events that do not apply, are recorded in
+`unsupported`. They do not stop replication; they block leadership.
 """
 
 from __future__ import annotations
@@ -53,43 +53,43 @@ READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
 UNFIT_CHARACTERS_MAX: Final = 300
 KAFKAS: Final = -1
-"""The priority of Kafka's own controllers."""
+"""The leader priority recorded for Kafka's own controllers."""
 
 logger = structlog.get_logger("topicwright.quorum")
 
 
 class Following:
-    """Takes the batches of one log in order. `first` is the event that a log begins with."""
+    """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
 
     def __init__(self, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged) -> None:
         self.applied = 0
-        """All of the metadata log below this offset is in the event log, or held back (`transactions`)."""
+        """The metadata log below this offset is in the event log, or held in an open transaction."""
         self._files, self._log, self._projector, self._first = files, log, projector, first
         self.fetch_missing: Callable[[int], Awaitable[Page | None]] = _no_page
-        """The next events of the metadata log below an offset, of whoever has them."""
+        """Fetches the next events below a metadata log offset from another voter."""
         self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
-        """Called with who leads, a number of events that both have, and its root over them."""
+        """Called with the leader, a number of events that both logs have, and the leader's tree root over them."""
         self.on_unregistered: Callable[[int], None] = lambda _: None
-        """Called with a controller whose registration was removed."""
+        """Called with the id of an unregistered controller."""
         self.reload()
 
     def reload(self) -> None:
-        """Go on from where the event log is."""
+        """Continue from the end of the event log."""
         self.applied = self._projector.mark.applied
         self.transactions = Transactions()
         self._from = self.applied
         self._read: deque[RecordBatch] = deque()
         self._offset_gap = 0
-        """How far the offsets of events at who led are from those here; 0 where nothing was missed."""
+        """The leader's event offset minus ours; 0 unless events were missed."""
 
     @property
     def unsupported(self) -> str:
-        """What of the metadata log no event says; empty where all is said."""
+        """The first unsupported content of the metadata log; empty if there is none."""
         return self._projector.unsupported
 
     async def apply_next(self, recorder: Recorder, committed: int) -> list[Recorded]:
-        """Write the next of what is committed, below that offset: a batch, or some of a snapshot. The events are empty
-        where nothing was decided with it. Raises LogError, BrokenBatch, RecordMismatch."""
+        """Write the next batch, or a part of a snapshot, below the `committed` offset. Returns the new events, none if
+        nothing was decided. Raises LogError, BrokenBatch, RecordMismatch."""
         if self.applied < self._files.start:
             return await self._import_snapshot(recorder)
         batch = self._next(committed)
@@ -111,7 +111,7 @@ class Following:
         return self._read.popleft()
 
     def write(self, commit: Commit) -> None:
-        """Write what is committed in the quorum. Raises LogError."""
+        """Write a commit that the quorum has committed. Raises LogError."""
         self._log.write(commit)
         self._log.vouch()
         self._projector.became_durable()
@@ -119,7 +119,7 @@ class Following:
     # --- of a Topicwright
 
     def _apply_embedded(self, recorder: Recorder, batch: RecordBatch, ours: EmbeddedEvents) -> list[Recorded] | None:
-        """None where the events are none, or do not fit the state: then nothing is taken."""
+        """Returns None, with nothing applied, if the events are invalid in this state."""
         if not ours.values:
             return []
         here = self._log.next_offset
@@ -196,7 +196,7 @@ class Following:
         end: int,
         found: Imported | None = None,
     ) -> list[Recorded]:
-        """Bring the state past events that were discovered; with them all below `end` is known."""
+        """Apply imported events. With them the event log covers everything below `end`."""
         if found is not None:
             self._projector.import_ids(found.ids)
             if found.unsupported is not None:
@@ -215,8 +215,8 @@ class Following:
         return QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)
 
     def _leader_of(self, quorum: Quorum | None, epoch: int) -> int:
-        """Who leads in an epoch: as the events say, which all voters share, else by its beginning in the log; node 0
-        where that is not there any more."""
+        """The leader of an epoch: from the events, which all voters share, or from the LeaderChange record; 0 if that
+        is no longer in the log."""
         if quorum is not None and quorum.leader_epoch == epoch:
             return quorum.node_id
         begun = self._files.beginning(epoch)
@@ -228,8 +228,8 @@ class Following:
     # --- a snapshot
 
     async def _import_snapshot(self, recorder: Recorder) -> list[Recorded]:
-        """The events that were missed, a page at a time; then all in which the snapshot that the log begins with
-        first_difference from what is known. What is written before a crash is not different any more."""
+        """Apply missed events page by page, then import how the snapshot differs. Slices written before a crash no
+        longer differ."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
         page = await self.fetch_missing(snapshot.end_offset)
@@ -275,7 +275,7 @@ class Following:
         return taken
 
     def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
-        """Events that another voter has: what they mean for brokers is in the snapshot."""
+        """Apply another voter's events; what they mean for brokers is in the snapshot."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
         self._projector.begin_import(self.applied, None)
         for record, value in zip(records, page.values, strict=True):
@@ -287,7 +287,7 @@ class Following:
 
 
 def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
-    """In a thread."""
+    """Runs in a thread."""
     image = MetadataImage()
     for part in parts:
         for batch in part.batches():

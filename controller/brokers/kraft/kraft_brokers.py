@@ -1,8 +1,10 @@
-"""Real brokers as brokers: they follow the metadata log, send heartbeats, and take over what it says.
+"""Kafka brokers in KRaft mode: they follow the metadata log, send heartbeats, and apply decisions.
 
-The controller opens no connections to lead brokers; they come to it. Their requests are answered by the handlers in
-`controller.apis.kraft`, with the parts that are here: the metadata log, which is the quorum's, who is a member, and how
-far each broker is. The brokers puts the parts merged, and passes on what became durable.
+Brokers connect to the controller, never the other way round except to probe them. `controller.apis.kraft` handles their
+requests, with the parts built here: the metadata log, the membership, and how far each broker has applied.
+
+The leader also checks sessions, raises features once all brokers support them, and returns leadership to preferred
+replicas (`auto.leader.rebalance.enable`). A walk over all topics, in slices, finds the latter.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from projections.store.store import topic_slices
 
 
 class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller is to real brokers."""
+    """Options of the controller of Kafka brokers."""
 
     session_timeout_ms: int
     metadata_version: int | None = None
-    """None: the highest that all brokers share."""
+    """None for the highest that all brokers share."""
     leaders_balanced_every_s: float | None = None
-    """How often leaderships go back to preferred replicas; None for never."""
+    """How often preferred leaders are elected; None for never."""
 
 
 class QuorumEpoch:
@@ -82,15 +84,15 @@ class QuorumEpoch:
 
 
 CHECK_S: Final = 0.25
-"""How often sessions are looked at: a small part of the shortest session timeout that is of use."""
+"""Interval of session checks: a small part of the shortest useful session timeout."""
 SETTLED_S: Final = 3.0
-"""How long no broker may have come before the features that all of them share are taken."""
+"""How long no new broker must have come before features are raised."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
 class Checks:
-    """The checks of one brokers."""
+    """The leader's periodic checks: expired sessions and feature levels."""
 
     def __init__(
         self,
@@ -107,7 +109,6 @@ class Checks:
         self._is_adopted = is_adopted
 
     async def run(self) -> None:
-        """Check until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             if not self._replication.leads:
@@ -120,8 +121,8 @@ class Checks:
                 await self._raise_features()
 
     async def _raise_features(self) -> None:
-        """Take the metadata.version that the options have, or the highest that all brokers share, with the features
-        that go with it, once the brokers that are coming have come and all support it, and all other voters too."""
+        """Raise metadata.version to the configured level, or the highest that all brokers share, and its features with
+        it. All expected brokers and all other voters must support them."""
         cluster = self._membership.cluster
         brokers = cluster.brokers.values()
         shared = shared_metadata_version(brokers)
@@ -140,7 +141,7 @@ class Checks:
                 self._controller.observe(ChangeFeatures(**stamped, features=features, reason=reason))
 
     async def _voters_support(self, features: Features) -> bool:
-        """A controller of Kafka's that does not support a level ends when it replays the record."""
+        """A Kafka controller that does not support a level exits when it replays the record."""
         others = {each.id for each in self._replication.quorum.others}
         if not others:
             return True
@@ -157,7 +158,7 @@ class Checks:
         return True
 
     def _features_with(self, level: int) -> Features:
-        """The features at a level, none of them below what it is."""
+        """The features at a level; none of them is lowered."""
         cluster = self._membership.cluster
         features = dict(features_at(level, cluster.brokers.values()))
         for name, had in cluster.features:
@@ -166,7 +167,7 @@ class Checks:
 
 
 async def balance_leaders(controller: CommandSink, every_s: float) -> None:
-    """Balance leaders again and again, until cancelled."""
+    """Elect preferred leaders periodically, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
         try:
@@ -184,7 +185,7 @@ async def balance_once(controller: CommandSink) -> None:
 
 
 def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
-    """Whether another than the preferred replica leads, where that one is in sync."""
+    """True if the preferred replica is in sync but does not lead."""
     return any(
         one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr
         for _, one in numbered(topic.partitions, span)
@@ -192,7 +193,7 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
 
 
 class KraftBrokers:
-    """The brokers of one cluster. `clock` gives seconds and only goes forward."""
+    """The brokers of one cluster. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -206,7 +207,7 @@ class KraftBrokers:
         self._options = options
         self._clock = clock
         self.on_lead: Callable[[], None] = lambda: None
-        """Called when this process begins to lead."""
+        """Called when this process becomes leader."""
         self.unreadable = UnreadableConfigs()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
@@ -218,7 +219,6 @@ class KraftBrokers:
         self._readiness: Readiness
 
     def start(self, controller: CommandSink) -> None:
-        """Put the parts merged; brokers are led from the first `resume` on."""
         options, projector = self._options, self.projector
         self._controller = controller
         projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
@@ -240,11 +240,9 @@ class KraftBrokers:
         return 0 if leader is None else leader.progress.end_of(broker_id)
 
     def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """Nothing: brokers that are processes of their own need time."""
         return ()
 
     def on_events(self, records: Sequence[Recorded]) -> None:
-        """Follow who comes and goes, and how far brokers have to be."""
         end = self.replication.applied
         self.confirmations.note(end, records[-1].offset)
         for record in records:
@@ -260,8 +258,8 @@ class KraftBrokers:
                 self.confirmations.forget(event.broker_id)
 
     def resume(self) -> None:
-        """This process leads from here on, in an epoch of its own: brokers have whole sessions, and those of another
-        kind, that the log may have, are forgotten."""
+        """This process now leads. Brokers start with a whole session; other brokers that the log may hold are
+        unregistered."""
         self.confirmations.restart(self.replication.applied)
         self._readiness.resume()
         self.membership.resume()
@@ -276,11 +274,10 @@ class KraftBrokers:
         self.on_lead()
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        """Figures: name, what it says, value."""
+        """Metrics: name, description, value."""
         return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]
 
     async def stop(self) -> None:
-        """Stop checking and probing."""
         self._stopped = True
         for task in self._tasks:
             task.cancel()

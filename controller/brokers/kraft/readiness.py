@@ -1,11 +1,12 @@
-"""When a broker has applied a topic's creation, and serves as leader of its partitions.
+"""When brokers have applied a topic's creation, and serve as leaders of its partitions.
 
-A broker that has fetched the records may not have applied them yet, and its heartbeats, which say what it has applied,
-come every two seconds. So, as soon as it has fetched them, the broker is probed: for the metadata of the newest topic
-that waits, which shows that it has applied all up to there, and for offsets of the partitions that it leads. Until it
-answers well it is probed again, every few milliseconds. What a heartbeat says in the meantime counts as well.
+Heartbeats tell what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
+the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
+leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
+PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, heartbeats must do.
 
-Brokers are probed on a PLAINTEXT listener; without one, or where an authorizer refuses, heartbeats have to do.
+Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
+commit is enough. After a short time a confirmation is submitted alone, to show how far a create has come.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
 
 METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
-"""Versions of the requests that brokers from 3.7 to 4.4 speak."""
+"""Request versions that brokers from 3.7 to 4.4 support."""
 TIMEOUT_S: Final = 2.0
-"""Opening a connection included: as long as between two heartbeats, which have to do otherwise."""
+"""Includes connecting. As long as the heartbeat interval: after that heartbeats must do."""
 RESPONSE_BYTES_MAX: Final = 16 << 20
 """Metadata of one topic with 100,000 partitions takes less."""
 _LATEST: Final = -1
@@ -43,25 +44,25 @@ _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHOR
 
 
 class ProbeFailed(Exception):
-    """The broker could not be reached, or refused; the message says why."""
+    """The broker was unreachable or denied the probe; the message says why."""
 
 
 class BrokerProbe:
-    """One connection, opened when it is first needed; used by one task at a time."""
+    """A connection to one broker, opened when first needed and used by one task at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._connection: connections.BrokerConnection | None = None
 
     async def knows(self, topic: str) -> bool:
-        """Whether the broker's metadata have the topic. Raises ProbeFailed."""
+        """True if the broker's metadata has the topic. Raises ProbeFailed."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _is_success(code) and bool(response.topics[0].partitions)
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """Whether the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
+        """True if the broker serves as leader of all these partitions. Raises ProbeFailed."""
         topics = tuple(
             list_offsets.ListOffsetsTopic(
                 name=name,
@@ -77,7 +78,7 @@ class BrokerProbe:
         return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
 
     def close(self) -> None:
-        """Let go of the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -99,28 +100,28 @@ class BrokerProbe:
 
 
 def _is_success(code: int) -> bool:
-    """Whether the code is that of success; what it is in a moment may be another. Raises ProbeFailed if it stays."""
+    """Raises ProbeFailed for errors that a retry does not cure."""
     if code in _DENIED:
         raise ProbeFailed(f"the broker refuses to be probed (error {code})")
     return code == 0
 
 
 GATHER_S: Final = 0.1
-"""How long a confirmation waits for the others: brokers that keep up confirm within some milliseconds."""
+"""How long a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
 MARKS_MAX: Final = 10_000
-"""Commits of which it is known where the metadata log ended: some hundred kilobytes."""
+"""Commits whose end in the metadata log is remembered: some hundred kilobytes."""
 
 
 class AppliedOffsets:
-    """Which events a broker has applied, from how far it is in the metadata log: pairs of offsets, one a commit, where
-    the metadata log ended with it, and its newest event."""
+    """Maps metadata log offsets to event offsets: a pair for each commit, its end in the metadata log and its newest
+    event."""
 
     def __init__(self, end: int, offset: Offset) -> None:
         self._ends = [end]
         self._offsets = [offset]
 
     def note(self, end: int, offset: Offset) -> None:
-        """A commit is durable: the metadata log ends at `end`, the event log has all up to `offset`."""
+        """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
         if end == self._ends[-1]:
             self._offsets[-1] = offset
             return
@@ -130,13 +131,13 @@ class AppliedOffsets:
             del self._ends[: MARKS_MAX // 2], self._offsets[: MARKS_MAX // 2]
 
     def event_at(self, end: int) -> Offset:
-        """The newest event that the metadata log has below `end`; -1 where that is too long ago to know."""
+        """The newest event below `end` in the metadata log; -1 if it is too old to be known."""
         index = bisect_right(self._ends, end) - 1
         return self._offsets[index] if index >= 0 else Offset(-1)
 
 
 class Confirmations:
-    """What brokers have confirmed, and what of it was passed on. `end` is where the metadata log ends."""
+    """Gathers the brokers' confirmations. `end` is the end of the metadata log."""
 
     def __init__(self, controller: CommandSink, end: int) -> None:
         self._controller = controller
@@ -146,7 +147,7 @@ class Confirmations:
         self._timer: asyncio.TimerHandle | None = None
 
     def note(self, end: int, offset: Offset) -> None:
-        """A commit is durable: the metadata log ends at `end`, the event log has all up to `offset`."""
+        """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
         self._applied.note(end, offset)
 
     def confirm_applied(self, broker_id: BrokerId, end: int) -> None:
@@ -154,7 +155,7 @@ class Confirmations:
         self.take(broker_id, self._applied.event_at(end))
 
     def take(self, broker_id: BrokerId, offset: Offset) -> None:
-        """A broker has applied all events up to `offset`: of interest if a topic may wait for it."""
+        """A broker has applied all events up to `offset`; ignored if no topic waits."""
         if offset <= self._reach(broker_id) or not self._controller.has_waiting_topics():
             return
         self._taken[broker_id] = offset
@@ -170,17 +171,15 @@ class Confirmations:
         return max(self._taken.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
 
     def forget(self, broker_id: BrokerId) -> None:
-        """A broker came or went: what it confirmed counts no more."""
+        """A broker came or went: its confirmations no longer count."""
         self._submitted.pop(broker_id, None)
         self._taken.pop(broker_id, None)
 
     def restart(self, end: int) -> None:
-        """Forget all; the metadata log ends at `end`."""
         self._applied = AppliedOffsets(end, self._controller.last_offset)
         self.clear()
 
     def clear(self) -> None:
-        """Forget all, and pass nothing on."""
         self._submitted.clear()
         self._taken.clear()
         self._stop_timer()
@@ -191,7 +190,7 @@ class Confirmations:
             self._submit(dict(self._taken))
 
     def _submit(self, reached: dict[BrokerId, Offset]) -> None:
-        """Put one command for each offset that was reached; what goes beyond stays."""
+        """Submit one command for each reached offset; later confirmations stay."""
         for offset in sorted(set(reached.values())):
             brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
             after = min(self._submitted.get(broker_id, Offset(-1)) for broker_id in brokers)
@@ -211,23 +210,23 @@ class Confirmations:
 
 
 FIRST_PAUSE_S: Final = 0.003
-"""A broker applies what it has fetched within a few milliseconds."""
+"""A broker applies fetched records within a few milliseconds."""
 PAUSE_GROWTH: Final = 1.2  # probes back off from a broker that is not there yet
 PAUSE_S_MAX: Final = 0.05  # so late, at most, is a leader seen to serve
 PLAINTEXT: Final = 0
 """Kafka's number of the security protocol."""
 WAITED_MAX: Final = 10_000
-"""Commits with creations that brokers are probed for; those before are left to the heartbeats."""
+"""Commits with creations that are probed; older ones are left to heartbeats."""
 WAIT_S: Final = 0.5
-"""How long a broker that has nothing to be probed for is waited for at a time."""
+"""How long an idle probe task waits at a time."""
 IDLE_S: Final = 10.0
-"""How long a connection without use is kept: topics are often created in a row."""
+"""How long an unused connection stays open: topics are often created in a row."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
 class AwaitedTopics(msgspec.Struct, frozen=True):
-    """Topics that wait to be complete, created with one commit: its newest event, and where the metadata log ended."""
+    """Incomplete topics of one commit, with its newest event and its end in the metadata log."""
 
     offset: Offset
     end: int
@@ -235,10 +234,10 @@ class AwaitedTopics(msgspec.Struct, frozen=True):
 
 
 class Readiness:
-    """Probes the brokers for topics that wait. One task a broker, there only while there is something to probe.
+    """Probes brokers for incomplete topics. A broker has a task only while there is something to probe.
 
-    `fetched` gives up to where a broker has fetched the metadata log; `confirm` takes that it has applied all events up
-    to an offset.
+    `fetched` returns the offset up to which a broker has fetched the metadata log. `confirm` is called when a broker
+    has applied all events up to an offset.
     """
 
     def __init__(
@@ -259,7 +258,7 @@ class Readiness:
         return self._controller.store.durable_cluster
 
     def on_events(self, records: Sequence[Recorded], end: int) -> None:
-        """Probe for the topics that were created with these events, after which the metadata log ends at `end`."""
+        """Probe for topics created by these events. `end` is the end of the metadata log with them."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:
             self._waiting.append(AwaitedTopics(records[-1].offset, end, names))
@@ -273,11 +272,10 @@ class Readiness:
             event.set()
 
     def resume(self) -> None:
-        """Forget what waits: the heartbeats will show it."""
+        """Forget all waiting topics; heartbeats will report them."""
         self._waiting.clear()
 
     async def stop(self) -> None:
-        """End all probing."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -293,7 +291,7 @@ class Readiness:
         del self._tasks[broker_id], self._fetched[broker_id]
 
     async def _follow(self, broker_id: BrokerId) -> None:
-        """Probe one broker until it has applied all that waits, then for a while keep the connection for more."""
+        """Probe a broker until it has applied everything, then keep the connection open for a while."""
         connection: BrokerProbe | None = None
         try:
             idle_s = 0.0
@@ -318,7 +316,7 @@ class Readiness:
                 connection.close()
 
     def _next(self, broker_id: BrokerId, done: Offset) -> list[AwaitedTopics]:
-        """What the broker has fetched and was not probed for."""
+        """The fetched commits that the broker was not probed for yet."""
         fetched = self._fetched_by(broker_id)
         return [waited for waited in self._waiting if waited.offset > done and waited.end <= fetched]
 
@@ -343,7 +341,7 @@ class Readiness:
         return newest.offset
 
     async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
-        """Whether the broker knows these topics, and serves where it is to lead."""
+        """True if the broker knows these topics and serves where it leads."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
         except LogClosed:  # it is being recovered
@@ -362,7 +360,7 @@ class Readiness:
 
 
 def _plaintext_of(broker: Broker) -> Endpoint | None:
-    """Where a broker can be probed: its first PLAINTEXT listener."""
+    """The broker's first PLAINTEXT listener."""
     for endpoint, protocol in zip(broker.endpoints, broker.security_protocols, strict=False):
         if protocol == PLAINTEXT:
             return endpoint

@@ -1,7 +1,8 @@
-"""A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631).
+"""Registration of brokers: the checks of `ClusterControlManager.registerBroker` (KIP-631).
 
-Controllers report in as well (KIP-919); what they report is in the metadata log alone, where Kafka's leader looks for
-it before it raises a feature."""
+Controllers register too (KIP-919). Their registrations are in the metadata log only; Kafka's leader reads them before
+it raises a feature.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ OLDEST_METADATA_VERSION = 1
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
 """As Kafka's `DirectoryId.reserved`."""
 NAMED_MAX = 100
-"""Listeners, or features, of one node; Kafka's have a few of each."""
+"""Listeners or features of one node; Kafka nodes have a few of each."""
 DIRECTORIES_MAX = 256
-"""Log directories of one broker: those of all brokers are compared, and each partition's is looked for among them."""
+"""Log directories of one broker. Those of all brokers are compared, and each partition's is searched among them."""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a broker may not register: Kafka's code, and the reason to log."""
+    """Why a broker may not register: Kafka's error code, and the reason for the log."""
 
     code: ErrorCode
     why: str
@@ -39,7 +40,8 @@ class Refused(msgspec.Struct, frozen=True):
 def refusal(
     request: BrokerRegistrationRequest, cluster: Cluster, cluster_id: str, *, has_session: bool
 ) -> Refused | None:
-    """Why this registration is refused; None if it is not. `has_session` says that the broker's id is heard of."""
+    """Why a registration is refused; None if it is accepted. `has_session` is true if the id was heard of within the
+    session timeout."""
     if request.cluster_id != cluster_id:
         return Refused(
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"it belongs to cluster {request.cluster_id}, this is {cluster_id}"
@@ -107,7 +109,6 @@ def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int
 
 
 def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDetails:
-    """What is recorded of a broker beside its endpoints."""
     return BrokerDetails(
         tuple(each.security_protocol for each in request.listeners),
         tuple(
@@ -120,14 +121,13 @@ def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDeta
 
 
 def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
-    """Where a broker listens."""
     return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
 
 
 def controller_registration(
     me: Voter, incarnation: bytes, security_protocol: int
 ) -> controllers.ControllerRegistrationRequest:
-    """What a controller reports: where it listens, and which features it works with."""
+    """The registration request of this controller: its listeners and supported features."""
     return controllers.ControllerRegistrationRequest(
         controller_id=me.id,
         incarnation_id=incarnation,
@@ -143,7 +143,7 @@ def controller_registration(
 
 
 def controller_record(request: controllers.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
-    """The record of the metadata log that says so."""
+    """The metadata record of a controller's registration."""
     return kinds.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -1,10 +1,9 @@
-"""Commits through the quorum: its log is the write-ahead log, and the event log is what of it is committed.
+"""Commits through the quorum: its log is the write-ahead log, and the event log holds what is committed in it.
 
-Who leads appends the batches of a commit (see `log.projector`) and waits for the high watermark to pass them; only then
-are its events and its state written to the event log, in one write that needs no flush of its own: after a power cut it
-is made again from the batches. Who follows writes the same events, from the batches, as they are committed
-(`following`). Both keep with them up to where the metadata log is in the event log, so each batch is taken once, over
-any crash.
+A leader appends the batches of a commit (`log.projector`) and waits until the high watermark passes them. Only then
+does it write the events and state to the event log, in one write without a flush: after a power failure the batches
+restore it. A follower writes the same events from committed batches (`following`). Both store the applied metadata log
+offset with the events, so that each batch is applied exactly once across crashes.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ logger = structlog.get_logger("topicwright.quorum")
 
 
 def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
-    """Whether a voter of this priority claims the lead from who leads now. `known` is the newest epoch of which it is
-    known how much its leader wants to lead. Nothing is known of one that began below a snapshot, which does not say
-    it: then the lead is claimed, and a leader who wants it more takes it again."""
+    """True if a voter of this priority asks the current leader for a transfer. `known` is the newest epoch with a known
+    leader priority. An epoch that began below a snapshot has an unknown priority: then the voter asks, and a leader
+    with a higher priority takes leadership back."""
     if known is not None and known.leader_epoch == epoch:
         return known.priority < priority
     return snapshot is not None and snapshot.epoch == epoch
 
 
 class QuorumReplication:
-    """The `Replication` of one event log. `first` is the event that an empty one begins with."""
+    """The `Replication` of one event log. `first` is the event that an empty log begins with."""
 
     def __init__(
         self,
@@ -65,29 +64,27 @@ class QuorumReplication:
         self.tree_heads = TreeHeads(node, log)
         self.following.on_root = self.tree_heads.shown
         self.pages = EventPages(log, files)
-        """The events, for voters that missed them."""
+        """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)
         self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None
-        """The epoch in which this node leads, once it has all that was committed before."""
+        """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
         node.wish(False)
         self._veto()
 
     @property
     def quorum(self) -> Quorum:
-        """The consensus."""
         return self._node.quorum
 
     @property
     def applied(self) -> int:
-        """All of the metadata log below this offset is in the event log."""
+        """The metadata log below this offset is in the event log."""
         return self.following.applied
 
     @property
     def leads(self) -> bool:
-        """Whether this process may decide."""
         return self._led_epoch == self.quorum.epoch and self._is_leader
 
     @property
@@ -96,21 +93,21 @@ class QuorumReplication:
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
     def on_role_changed(self, role: RoleChanged) -> None:
-        """Role, epoch or leader changed."""
+        """Handle a change of role, epoch or leader."""
         self._node.wish(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None
             self.on_lost()
 
     def reload(self) -> None:
-        """Go on from where the event log is, which can be written."""
+        """Continue from the end of the event log, which is writable again."""
         self._led_epoch = None
         self.following.reload()
         if not self.quorum.can_lead and not self.following.unsupported and not self.tree_heads.is_minority:
             self._node.veto(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
-        """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
+        """Flush new events soon, until cancelled: other processes read the data folder."""
         flushed = 0
         while True:
             await asyncio.sleep(FLUSHED_EVERY_S)
@@ -120,8 +117,8 @@ class QuorumReplication:
                     await flush()
 
     def record_applied(self) -> int:
-        """Write down up to where the metadata log is in the event log, also where nothing was decided since the last
-        event; returns it. Raises LogError."""
+        """Record the applied metadata log offset, also where nothing was decided since the last event. Returns it.
+        Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
             self._log.note({MARK: self._projector.record_applied(end)})
@@ -129,8 +126,8 @@ class QuorumReplication:
         return end
 
     async def commit(self, commit: Commit) -> None:
-        """Have a commit replicated, then written. Raises LeadLost, LogError. Where there is no room for it, somebody
-        else is to lead; where nobody else could, it has failed."""
+        """Replicate a commit, then write it. Raises LeadLost and LogError. Without disk space another voter must lead;
+        with no other voter the commit fails."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
         for_observers = any(len(records) > 1 for records in batches)  # more than the events
         if not self.leads:
@@ -151,7 +148,7 @@ class QuorumReplication:
 
     @contextmanager
     def _resign_on_log_error(self) -> Iterator[None]:
-        """Who cannot write the event log cannot decide."""
+        """A node that cannot write the event log cannot decide."""
         try:
             yield
         except LogError:
@@ -160,8 +157,8 @@ class QuorumReplication:
             raise
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Take the next of what is committed, as soon as there is any; None when this node `leads`, or `stopping` is
-        set. Raises LogError, BrokenBatch, RecordMismatch."""
+        """Apply the next committed events. Returns None when this node `leads` or `stopping` is set. Raises LogError,
+        BrokenBatch, RecordMismatch."""
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
                 with self._resign_on_log_error():
@@ -185,20 +182,20 @@ class QuorumReplication:
             self._node.veto(False)
 
     def _wish(self, recorder: Recorder) -> None:
-        """Claim the lead from whoever is known to want it less, once all of the log is applied."""
+        """Ask for leadership once everything is applied, if the leader has a lower priority."""
         core = self.quorum
         self._node.wish(
             wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
         )
 
     def _may_lead(self, quorum: Quorum) -> bool:
-        """Nothing may be under way, of a commit that failed half-way: it would be decided without."""
+        """No part of a failed commit may be in flight: it would be committed without being decided."""
         leader = quorum.leading
         is_all = quorum.high_watermark >= self._files.end
         return leader is not None and self._is_leader and leader.watermark >= 0 and is_all
 
     def _end_transaction(self) -> None:
-        """One that the leader before has left open does not count (KIP-868)."""
+        """Abort a transaction that the leader before left open (KIP-868)."""
         if self.following.transactions.begun_at is not None:
             reason = "another controller leads"
             try:

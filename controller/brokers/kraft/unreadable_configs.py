@@ -1,7 +1,7 @@
-"""The config values in the metadata log that Kafka cannot read, found before a Kafka voter has to lead with them.
+"""Finds config values in the metadata log that Kafka cannot read, before a Kafka voter has to lead with them.
 
-Each is warned of by name, with the command that repairs it, when this process starts or meets it, and again when it
-begins to lead. The metric `topicwright_configs_unreadable` counts them.
+Each is logged with the command that repairs it, when it is found and again when this process becomes leader. The metric
+`topicwright_configs_unreadable` counts them.
 """
 
 from __future__ import annotations
@@ -29,26 +29,25 @@ from events.logs.log import LogClosed
 from projections.store.store import TopicStore, topic_slices
 
 NAMED_MAX: Final = 20
-"""How many are named when this process begins to lead; each was named when it was met."""
+"""How many are logged when this process becomes leader; each was logged when it was found."""
 RECOVERY_S: Final = 1.0
-"""How long a log that is being recovered is left alone."""
+"""How long to wait while the log is recovered."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
 class UnreadableConfigs:
-    """Those of one cluster, kept up to date event by event."""
+    """The unreadable configs of one cluster, updated with each event."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Configs] = {}
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return sum(map(len, self._found.values()))
 
     async def scan(self, controller: CommandSink) -> None:
-        """Find those that the log has from before this process."""
+        """Find those already in the log."""
         while True:
             try:
                 for _ in self.walk(lambda: controller.store):
@@ -59,7 +58,7 @@ class UnreadableConfigs:
                 return
 
     def walk(self, store: Callable[[], TopicStore]) -> Iterator[None]:
-        """Look through all that is durable, a slice a step."""
+        """Check everything durable, one slice a step."""
         for (kind, name), configs in store().durable_cluster.resource_configs:
             self._update(kind, name, configs)
         for topics in topic_slices(store):
@@ -68,7 +67,6 @@ class UnreadableConfigs:
             yield
 
     def on_event(self, event: Event) -> None:
-        """Take note of a committed event."""
         match event:
             case TopicCreated() | TopicDiscovered() | TopicConfigsChanged():
                 self._update(TOPICS, event.topic, event.configs)
@@ -78,14 +76,14 @@ class UnreadableConfigs:
                 self._update(event.kind, event.name, event.configs)
 
     def warn(self) -> None:
-        """Name them again: this process leads, and a Kafka voter may lead next."""
+        """Log them again: a Kafka voter may lead next."""
         if self._found:
             logger.warning("config values that Kafka cannot read", count=self.count)
         for (kind, resource), configs in islice(self._found.items(), NAMED_MAX):
             _warn(kind, resource, configs)
 
     def lines(self) -> list[str]:
-        """Each with the command that repairs it, for people."""
+        """A line for each, with the command that repairs it."""
         return [
             f"Kafka cannot read {name}={text!r}" + (f" of {resource}" if resource else "") + f"; repair it: {command}"
             for (kind, resource), configs in self._found.items()

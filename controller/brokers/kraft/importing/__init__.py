@@ -1,1 +1,1 @@
-"""What somebody else decided, found in the metadata log and said as events."""
+"""Imports the decisions of other controllers from the metadata log, as events."""

@@ -1,17 +1,15 @@
-"""A batch of the metadata log that another controller wrote, as the events that say the same.
+"""Imports a batch that another controller wrote, as equivalent events.
 
-The law: after the events, the machine's state, projected to records, says what the records of the batch have made of
-the state before. So a controller that followed leads on from where the other one stood.
+Invariant: after the events, the machine's state, projected to records, equals the state before with the batch's records
+applied. So a controller that followed can lead on from where the other one stopped.
 
-Method. Of the state only what the batch touches is projected to records, into an image on which the batch's records
-are folded. Steps (brokers, changes of partitions, producer ids, deletions) become events one by one, as they come; what
-several records say merged (a topic with its configs and partitions, the configs of a resource, the quotas of an
-entity, access control entries, features) is compared with the state at the end of the batch.
+Method. The part of the state that the batch touches is projected to records, into an image to which the batch's records
+are applied. Steps (brokers, partition changes, producer ids, deletions) become events one by one. Where several records
+belong together (a topic with its configs and partitions, the configs of a resource, the quotas of an entity, ACLs,
+features), the image is compared with the state at the end of the batch.
 
-What cannot be said as events never stops it: all else is said, and `unsupported` names it. Who has met such a thing may
-follow and vote, and must not lead.
-
-What it does not do: it reads no log. Records come decoded, and those of a transaction merged (see `transactions`).
+Unsupported records do not stop the import: everything else is imported, and `unsupported` names the first of them. A
+node that has met one may follow and vote, and must not lead.
 """
 
 from __future__ import annotations
@@ -36,10 +34,8 @@ _WORDS_MAX: Final = 200
 
 
 def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
-    """The first record in which a batch is not what its events lead to here, both shown; None where there is none.
-
-    What carries the events, a NoOpRecord, is no part of the comparison.
-    """
+    """Describe the first record in which a batch differs from the projection of its events; None if there is none.
+    NoOpRecords, which embed the events, are not compared."""
     ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
     theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
     for number, (our, their) in enumerate(zip_longest(ours, theirs)):
@@ -54,8 +50,8 @@ def _shown(record: MetadataRecord | None) -> str:
 
 
 def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
-    """The records of a batch with their offsets; none of a control batch. What is no record that this release knows is
-    an `UnknownRecord`, malformed ones too: whoever follows never stops at one."""
+    """The records of a batch with their offsets; none of a control batch. A malformed record is returned as an
+    `UnknownRecord`, because followers never stop at one."""
     if batch.is_control:
         return
     for offset, (_, value) in enumerate(batch.records, batch.base_offset):
@@ -66,16 +62,15 @@ def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
 
 
 class Transactions:
-    """Holds back the records of a transaction until it ends. It keeps as many as the transaction has."""
+    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
 
     def __init__(self) -> None:
         self.begun_at: int | None = None
-        """Where the open transaction begins, None where none is open: whoever starts anew has to read on from there."""
+        """The offset of the open transaction; None if none is open. A restart must read from there."""
         self._held: list[tuple[int, MetadataRecord]] = []
 
     def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
-        """The records that count once these have come, in order: those outside of transactions, and those of ones that
-        end here."""
+        """The records that now apply: those outside of transactions, and those of transactions that ended."""
         counting: list[tuple[int, MetadataRecord]] = []
         for offset, record in records:
             match record:
@@ -93,7 +88,6 @@ class Transactions:
         return counting
 
     def abort(self) -> None:
-        """The open one does not count."""
         self.begun_at, self._held = None, []
 
 
@@ -110,11 +104,11 @@ def import_batch(
     request_id: RequestId,
     every_topic: Callable[[], Iterable[Topic]],
 ) -> Iterator[Imported]:
-    """What the records of a batch have decided, in slices, each of some milliseconds.
+    """The decisions in a batch's records as events, in slices of some milliseconds each.
 
-    `request_id` is that of `Followed`, which says whose it is; `every_topic` is called only where a record concerns all
-    topics. `state` may be brought past a slice before the next is taken, or past all of them in the end; nothing else
-    may change it meanwhile.
+    `request_id` is that of `Followed` and names the controller; `every_topic` is called only if a record concerns all
+    topics. `state` may be brought past a slice before the next one is taken, or past all of them at the end; nothing
+    else may change it meanwhile.
     """
     collector = EventCollector(source_of(request_id))
     of_cluster = ClusterChanges(state.cluster, ids_before, collector)

@@ -1,4 +1,5 @@
-"""The records of a batch that concern the whole cluster, as events: brokers, features, configs, who may do what."""
+"""Imports the records of a batch that concern the whole cluster: brokers, features, configs, SCRAM credentials, quotas
+and ACLs."""
 
 from __future__ import annotations
 
@@ -44,33 +45,32 @@ from events.names import BrokerId
 
 
 class MachineEpochs:
-    """The machine's own epochs of brokers, which count registrations."""
+    """The machine's broker epochs, which count registrations."""
 
     def __init__(self, last: int) -> None:
         self._last = last
         self._of: dict[BrokerId, int] = {}
 
     def know(self, broker_id: BrokerId, epoch: int) -> None:
-        """A broker is registered under an epoch."""
         self._of[broker_id] = epoch
 
     def next(self, broker_id: BrokerId) -> int:
-        """Another registration of a broker."""
+        """The epoch of a new registration."""
         self._last += 1
         self._of[broker_id] = self._last
         return self._last
 
     def of(self, broker_id: int) -> int:
-        """The epoch of a broker, 0 of one that is not registered."""
+        """The epoch of a broker; 0 if it is not registered."""
         return self._of.get(BrokerId(broker_id), 0)
 
 
 def broker_events(
     before: RegisterBrokerRecord | None, after: RegisterBrokerRecord | None, epochs: MachineEpochs, reason: str
 ) -> Iterator[catalog.Event]:
-    """The events that lead from one registration of a broker to the other; None is none.
+    """The events that lead from one registration of a broker to another; None means not registered.
 
-    Whether a broker came back cleanly is not said: what followed from it was decided with its registration.
+    They do not tell whether a broker came back cleanly: the consequences were decided with its registration.
     """
     if after is None:
         if before is not None:
@@ -87,7 +87,7 @@ def broker_events(
 
 
 def _is_another(before: RegisterBrokerRecord, after: RegisterBrokerRecord) -> bool:
-    """Whether the two are different registrations: only a new one ends a controlled shutdown."""
+    """True for different registrations: only a new one ends a controlled shutdown."""
     kept = replace(
         before,
         version=after.version,
@@ -136,7 +136,6 @@ Quotas = tuple[tuple[str, float], ...]
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:
-    """The entry that a record says."""
     return Acl(
         record.resource_type,
         record.pattern_type,
@@ -149,12 +148,11 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
 
 
 def entity_of(record: ClientQuotaRecord) -> QuotaEntity:
-    """Whom a quota is for, in the one order in which it is kept."""
+    """The entity of a quota, in canonical order."""
     return sorted_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
 
 
 def quota_events(entity: QuotaEntity, before: Quotas, after: Quotas, source: Source) -> Iterator[QuotasChanged]:
-    """What became of the quotas of an entity."""
     old, new = dict(before), dict(after)
     values = tuple((key, value) for key, value in after if old.get(key) != value)
     removed = tuple(key for key in old if key not in new)
@@ -169,7 +167,7 @@ def credential_events(
     after: UserScramCredentialRecord | None,
     source: Source,
 ) -> Iterator[ScramCredentialSet | ScramCredentialRemoved]:
-    """What became of a user's login by a mechanism, which is one of MECHANISMS."""
+    """The event of a changed SCRAM credential; `mechanism` is one of MECHANISMS."""
     name, by = MECHANISMS[mechanism], source.principal
     if after is None:
         if before is not None:
@@ -181,12 +179,12 @@ def credential_events(
 
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
-"""How many ids Kafka's controller gives a broker at once (KIP-730)."""
+"""The size of Kafka's producer id blocks (KIP-730)."""
 _ACLS_PER_EVENT: Final = 1000
 
 
 class ClusterChanges:
-    """What of the cluster a batch changes. `take` is given its records, `finish` says what is left to say."""
+    """Collects the cluster changes of a batch: `apply` its records, then `finish`."""
 
     def __init__(self, before: Cluster, ids: ProtocolIds, collector: EventCollector) -> None:
         self._before, self._ids_before, self._collector = before, ids, collector
@@ -200,7 +198,7 @@ class ClusterChanges:
         self._entries: dict[bytes, None] = {}
 
     def apply(self, record: MetadataRecord) -> bool:
-        """One record; whether it is of the cluster. Raises RecordMismatch."""
+        """Apply a record if it concerns the cluster, and return whether it does. Raises RecordMismatch."""
         match record:
             case kinds.RegisterBrokerRecord() | kinds.BrokerRegistrationChangeRecord() | kinds.UnregisterBrokerRecord():
                 self._take_broker(record, record.broker_id)
@@ -219,8 +217,8 @@ class ClusterChanges:
         return True
 
     def compare_all(self) -> Iterator[None]:
-        """Instead of `take`, where the image holds a whole cluster: say how brokers and producer ids differ from those
-        before, in steps, and have `finish` say all else."""
+        """Instead of `apply`, for an image of a whole cluster: import how brokers and producer ids differ, in steps,
+        and let `finish` import the rest."""
         before, image = self._before, self._image
         self._features = True
         self._report_features()
@@ -244,7 +242,7 @@ class ClusterChanges:
         )
 
     def finish(self) -> Iterator[None]:
-        """Say what several records say merged; in steps."""
+        """Import the changes that several records make together, in steps."""
         self._report_features()
         for kind, name in self._resources:
             self._report_configs(kind, name)
@@ -284,7 +282,6 @@ class ClusterChanges:
                 self._image.apply(registration)
 
     def _registration(self, broker_id: int) -> kinds.RegisterBrokerRecord | None:
-        """A broker as it was before."""
         broker = self._before.brokers.get(BrokerId(broker_id))
         if broker is None or not is_kraft_broker(broker):
             return None

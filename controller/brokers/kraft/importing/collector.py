@@ -1,4 +1,4 @@
-"""What a discovery has come to so far."""
+"""Collects the events of an import, the changed ids, and the first unsupported record."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ _IGNORED: Final = (
     kinds.DelegationTokenRecord,
     kinds.RemoveDelegationTokenRecord,
 )
-"""What the machine knows nothing of: the metadata log alone keeps it, and snapshots of that."""
+"""Unknown to the machine: only the metadata log and its snapshots have them."""
 _MIGRATING: Final = (1, 2)
-"""States of a migration from ZooKeeper that is not over (KIP-866)."""
+"""States of an unfinished migration from ZooKeeper (KIP-866)."""
 
 
 def is_ignored(record: MetadataRecord) -> bool:
-    """Whether a record says nothing that decisions depend on."""
+    """True if no decision depends on the record."""
     if isinstance(record, kinds.ZkMigrationStateRecord):
         return record.zk_migration_state not in _MIGRATING
     return isinstance(record, _IGNORED)
 
 
 def record_summary(record: MetadataRecord) -> str:
-    """Which record it is."""
     if not isinstance(record, UnknownRecord):
         return type(record).__name__
     try:
@@ -52,64 +51,59 @@ def record_summary(record: MetadataRecord) -> str:
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What the events of one discovery share."""
+    """The request id, principal and reason of all events of one import."""
 
     request_id: RequestId
     principal: str
-    """Stands for whoever requested it at the controller that decided, which its records do not say."""
+    """Stands for the client of the other controller, which records do not name."""
     reason: str
 
 
 def source_of(request_id: RequestId) -> Source:
-    """Another controller, as the events have it that are of this request."""
+    """The source for events with the request id of `Followed`."""
     decided = followed(Cause(FOLLOW, request_id))
     assert decided is not None, f"{request_id} is the id of a decision that was followed"
     return Source(decided.request_id, decided.leader, decided.words)
 
 
 STEPS_PER_SLICE: Final = 200
-"""Records that are taken, and things that are compared, between two slices: some milliseconds."""
+"""Records applied and objects compared between two slices: some milliseconds."""
 _WORDS_MAX: Final = 300
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What is discovered, or a slice of it."""
+    """The events of an import, or a slice of it."""
 
     events: tuple[catalog.Event, ...]
     ids: ProtocolIdChanges
     unsupported: str | None
-    """What this release cannot say as events: a record, or the level of a feature; the events are all else."""
+    """The first record or feature level that this release cannot import; the events cover everything else."""
 
 
 class EventCollector:
-    """Collects events, what of the wire changes, and the first thing that cannot be said."""
-
     def __init__(self, source: Source, image: MetadataImage | None = None) -> None:
         self.source = source
         self.image = MetadataImage() if image is None else image
-        """As records, what is touched; or all, where that is given."""
+        """The touched part of the metadata as records; or all of it, if given."""
         self._events: list[catalog.Event] = []
         self.broker_epochs: dict[BrokerId, int | None] = {}
         self.acls: dict[bytes, Acl | None] = {}
         self._unsupported: str | None = None
 
     def add(self, *events: catalog.Event) -> None:
-        """These are the next events."""
         self._events += events
 
     def add_unsupported(self, why: str) -> None:
-        """Something cannot be said as events."""
         self._unsupported = self._unsupported or (why if len(why) <= _WORDS_MAX else why[: _WORDS_MAX - 1] + "…")
 
     def slices(self, steps: Iterable[None]) -> Iterator[Imported]:
-        """What these steps come to, in slices; at least one."""
+        """Run the steps and return their events in slices; at least one."""
         for number, _ in enumerate(steps, 1):
             if number % STEPS_PER_SLICE == 0:
                 yield self.flush()
         yield self.flush()
 
     def flush(self) -> Imported:
-        """What came since the last time that it was taken."""
         events, self._events = tuple(self._events), []
         ids = ProtocolIdChanges(self.broker_epochs, self.acls)
         self.broker_epochs, self.acls = {}, {}
@@ -118,7 +112,7 @@ class EventCollector:
 
 
 def merged(slices: Iterable[Imported]) -> Imported:
-    """Slices as one."""
+    """Join slices."""
     events: list[catalog.Event] = []
     broker_epochs: dict[BrokerId, int | None] = {}
     acls: dict[bytes, Acl | None] = {}

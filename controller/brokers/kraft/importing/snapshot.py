@@ -1,7 +1,7 @@
-"""All in which a snapshot of the metadata log first_difference from the state, as events: one change, of many events.
+"""Imports the difference between the state and a snapshot of the metadata log, as one change of many events.
 
-It is what a voter does that was away for longer than the log is kept, and what a controller does that takes a cluster
-over: its state before is empty then. Nothing is said of how it came to be so, but what a single step explains.
+A voter that was away longer than the log is retained does this, and a controller that adopts a cluster, with an empty
+state. The events do not tell how the difference came about, except where a single step explains it.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def import_snapshot(
     at_ms: int,
     skipped: catalog.HistorySkipped,
 ) -> Iterator[Imported]:
-    """The import_difference in slices, each of some milliseconds, the first of which says what is `skipped`. `topics` are
-    all that the state has, which is to stand still until the last slice is taken."""
+    """Import the difference in slices of some milliseconds; the first one has the `skipped` event. `topics` are all
+    topics of the state, which must not change until the last slice is taken."""
     collector = EventCollector(source_of(skipped_to(skipped).request_id), image)
     collector.add(skipped)
     return import_difference(state.cluster, topics, ids_before, collector, at_ms)
 
 
 def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:
-    """What an image says of the wire, where the events of all that it says are known, and the wire only as of `before`.
-    Of access control entries it is what the cluster has: all else is a import_difference still."""
+    """The ids in an image, when all its events are known but the ids only as of `before`. Only ACLs that the cluster
+    has are included; the others are still a difference."""
     brokers = image.all(kinds.RegisterBrokerRecord)
     entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
     older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
@@ -61,7 +61,7 @@ def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> Proto
 def import_difference(
     cluster: Cluster, topics: Iterable[Topic], ids_before: ProtocolIds, collector: EventCollector, at_ms: int
 ) -> Iterator[Imported]:
-    """From a cluster, its topics and what is known of the wire to the image of a collector, in slices."""
+    """Import the difference between a cluster with its topics and ids and the collector's image, in slices."""
     of_cluster = ClusterChanges(cluster, ids_before, collector)
     steps = chain(
         _unsupported(collector),
@@ -80,8 +80,8 @@ def _unsupported(collector: EventCollector) -> Iterator[None]:
 
 
 def _of_topics(topics: Iterable[Topic], collector: EventCollector, at_ms: int) -> Iterator[None]:
-    """Configs of topics that are not there are passed over: Kafka's snapshots keep those of a topic that was made and
-    deleted within what it took in at once (`ConfigurationsDelta.replay`)."""
+    """Configs of missing topics are ignored: Kafka's snapshots keep those of a topic created and deleted within one
+    delta (`ConfigurationsDelta.replay`)."""
     new: dict[ShardKey, kinds.TopicRecord] = {}
     for record in collector.image.all(kinds.TopicRecord):
         other = new.setdefault(shard_key(record.name), record)
@@ -102,7 +102,7 @@ def _of_topics(topics: Iterable[Topic], collector: EventCollector, at_ms: int) -
 
 
 def _of_topic(topic: Topic, collector: EventCollector) -> Iterator[None]:
-    """A topic that was there before: what a single step each explains, or else all of it."""
+    """An existing topic: partition changes if single steps explain them all, else the whole topic."""
     image, source = collector.image, collector.source
     partitions = image.partitions[topic.topic_id]
     steps: list[catalog.PartitionChanged] = []

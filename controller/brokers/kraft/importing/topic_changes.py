@@ -1,7 +1,9 @@
-"""The records of a batch that concern topics, as events.
+"""Imports the records of a batch that concern topics.
 
-Changes of partitions and deletions are said as they come; a topic that is new, partitions that are appended and configs
-are said merged at the end, or before the topic is deleted in the very same batch.
+Partition changes and deletions are imported as they come; a new topic, added partitions and configs at the end, or
+before the topic is deleted in the same batch. A PartitionChangeRecord becomes one `PartitionChanged`, because both
+raise the epochs the same way. A difference that no single step explains, because records in between were not seen,
+becomes a `TopicDiscovered` with the whole topic.
 """
 
 from __future__ import annotations
@@ -22,11 +24,10 @@ from events.names import BrokerId, ShardKey, TopicId, TopicName, shard_key
 
 _SET, _DELETE = 0, 1
 STEPS: Final = ((1, 0), (1, 1))
-"""By how much a change raises the epochs of a partition and of its leader."""
+"""By how much a change may raise the partition epoch and the leader epoch."""
 
 
 def partition_of(record: PartitionRecord) -> Partition:
-    """A partition as its record says it stands."""
     return Partition(
         _ids(record.replicas),
         _ids(record.isr),
@@ -45,14 +46,13 @@ def partition_of(record: PartitionRecord) -> Partition:
 
 
 def record_of(topic_id: bytes, index: int, partition: Partition) -> PartitionRecord:
-    """The record that says how a partition stands, in the version that has all fields."""
     return partition_record(TopicId(topic_id), index, partition, ELR_SINCE)
 
 
 def partition_change(
     topic: TopicName, before: PartitionRecord, after: PartitionRecord, reason: str
 ) -> catalog.PartitionChanged | None:
-    """The event that leads from one record of a partition to the other; None if it takes more than one."""
+    """The event that leads from one record of a partition to the next; None if more than one step is needed."""
     raised = after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
     if raised not in STEPS or (not raised[1] and before.leader != after.leader):
         return None
@@ -78,14 +78,13 @@ def partition_change(
 def topic_discovered(
     topic: TopicName, topic_id: bytes, partitions: Sequence[Partition], configs: Configs, source: Source
 ) -> catalog.TopicDiscovered:
-    """All of a topic."""
     return catalog.TopicDiscovered(topic, TopicId(topic_id), tuple(partitions), configs, source.reason)
 
 
 def partitions_added(
     topic: TopicName, first: int, partitions: Sequence[Partition], source: Source
 ) -> catalog.PartitionsAdded:
-    """Partitions were appended. Which brokers were to choose from is not known."""
+    """The event of added partitions. The brokers to choose from are unknown."""
     wanted = catalog.PartitionsWanted(first + len(partitions), tuple(each.replicas for each in partitions))
     asked = catalog.ChangeAsked(FOLLOW, 0, wanted)
     return catalog.PartitionsAdded(
@@ -94,7 +93,6 @@ def partitions_added(
 
 
 def configs_changed(topic: TopicName, before: Configs, after: Configs, source: Source) -> catalog.TopicConfigsChanged:
-    """The explicit configs of a topic are others."""
     old, new = dict(before), dict(after)
     removed = [ConfigOp(name, _DELETE, None) for name in old if name not in new]
     ops = [*removed, *(ConfigOp(name, _SET, value) for name, value in after if old.get(name) != value)]
@@ -105,7 +103,7 @@ def configs_changed(topic: TopicName, before: Configs, after: Configs, source: S
 def contiguous(
     partitions: Mapping[int, PartitionRecord], first: int = 0
 ) -> Generator[None, None, tuple[Partition, ...] | None]:
-    """The partitions from one index on, None if their indexes have a gap; in a step for each."""
+    """The partitions from index `first` on; None if there is a gap. Yields once for each."""
     indexes = sorted(index for index in partitions if index >= first)
     if indexes != list(range(first, first + len(indexes))):
         return None
@@ -125,11 +123,11 @@ def _changed(before: tuple[int, ...] | None, after: tuple[int, ...] | None) -> t
 
 
 NameOf = Callable[[bytes], TopicName | None]
-"""From the id of a topic to its name."""
+"""Returns the name of a topic by its id."""
 
 
 class TopicChanges:
-    """What of the topics a batch changes. `take` is given its records, `finish` says what is left to say."""
+    """Collects the topic changes of a batch: `apply` its records, then `finish`."""
 
     def __init__(
         self,
@@ -142,18 +140,18 @@ class TopicChanges:
         self._state, self._name_of, self._every_topic = state, name_of, every_topic
         self._collector, self._image, self._at_ms = collector, collector.image, at_ms
         self._topic_ids: dict[ShardKey, bytes | None] = {}
-        """The topics that stand under keys that were looked at, as of the last record."""
+        """The topic under each shard key seen so far, as of the last record."""
         self._known: dict[bytes, Topic | None] = {}
-        """Topics that were looked at, as they were before the batch; None for those that it creates."""
+        """Topics seen so far as before the batch; None for those that it creates."""
         self._reported: dict[bytes, tuple[int, Configs]] = {}
-        """So many partitions and these configs of a topic are said."""
+        """The partition count and configs of a topic that events already cover."""
         self._pending: dict[bytes, None] = {}
         self._configured: dict[TopicName, None] = {}
         self._replaced: set[bytes] = set()
-        """Topics of which partitions that were there are given anew, which no step says."""
+        """Topics whose existing partitions were written again, which no single step explains."""
 
     def apply(self, record: MetadataRecord) -> bool:
-        """One record; whether it is of a topic. Raises RecordMismatch."""
+        """Apply a record if it concerns a topic, and return whether it does. Raises RecordMismatch."""
         match record:
             case kinds.TopicRecord():
                 self._create(record)
@@ -170,13 +168,13 @@ class TopicChanges:
         return True
 
     def clear_elr(self, record: kinds.ClearElrRecord) -> Iterator[None]:
-        """The eligible leaders of one topic or of all are forgotten; in steps. No epoch tells of that."""
+        """Clear the eligible leaders of one topic or all, in steps. No epoch changes."""
         for topic_id in self._named(record.topic_name):
             yield from self._clear_elr(topic_id)
             yield
 
     def finish(self) -> Iterator[None]:
-        """Say what several records say merged; in steps."""
+        """Import the changes that several records make together, in steps."""
         for name in self._configured:
             topic_id = self._topic_id_under(shard_key(name))
             if topic_id is not None and self._name(topic_id) == name:
@@ -190,7 +188,6 @@ class TopicChanges:
     # --- what stands
 
     def _topic_id_under(self, key: ShardKey) -> bytes | None:
-        """The id of the topic that stands under a shard key."""
         if key not in self._topic_ids:
             topic = self._state.topics.get(key)
             self._topic_ids[key] = None if topic is None else topic.topic_id
@@ -206,7 +203,7 @@ class TopicChanges:
         return known.name if known is not None else TopicName(record.name if record is not None else "")
 
     def _load(self, topic_id: bytes) -> bool:
-        """Have a topic in the image, without its partitions; whether it is there."""
+        """Add a topic, without its partitions, to the image. Returns whether it exists."""
         if topic_id in self._image.partitions:
             return True
         name = self._name_of(topic_id)
@@ -227,7 +224,7 @@ class TopicChanges:
             yield
 
     def _named(self, name: str) -> Iterator[bytes]:
-        """The topic of a name, or all topics for an empty one."""
+        """The topic with a name, or all topics if it is empty."""
         if name:
             topic_id = self._topic_id_under(shard_key(name))
             if topic_id is not None and self._name(topic_id) == name:
@@ -322,7 +319,7 @@ class TopicChanges:
         return known.configs
 
     def _report(self, topic_id: bytes) -> Iterator[None]:
-        """Say what is not said yet of a topic; in steps."""
+        """Add the events that a topic still lacks, in steps."""
         self._pending.pop(topic_id, None)
         known, configs = self._known[topic_id], self._configs(topic_id)
         if known is None or topic_id in self._replaced:

@@ -1,7 +1,12 @@
 """Record batches of the metadata log: Kafka's format 2, uncompressed, as KRaft controllers write it.
 
-A batch holds the records of one step, all with one timestamp and one leader epoch, or control records, which belong to
-the quorum itself: who leads, who votes, where a snapshot begins and ends (KIP-595, KIP-630, KIP-853).
+A batch holds the records of one step with one timestamp and leader epoch. Control records belong to the quorum itself:
+leader changes, voters, begin and end of a snapshot (KIP-595, KIP-630, KIP-853).
+
+The first record of each Topicwright batch is a NoOpRecord that embeds the events in a tagged field. Kafka's controllers
+and brokers keep a record's bytes and ignore unknown tagged fields; their snapshots drop them. The field holds, in
+MessagePack: the form (1), the first event's offset in the leader's event log, the canonical bytes of each event, and,
+in the first batch of a commit, the tree root over all events before the first.
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _BACK = struct.Struct(">hiqqqhii")
 _CRC_END: Final = _FRONT.size
 HEADER_BYTES: Final = _FRONT.size + _BACK.size
 LENGTH_END: Final = 12
-"""A batch says in the four bytes before this one how many follow it."""
+"""The four bytes before this one are the length of the rest of the batch."""
 _FRONT_LENGTH = struct.Struct(">qi")
 
 Pair = tuple[bytes | None, bytes]
@@ -48,7 +53,7 @@ Pair = tuple[bytes | None, bytes]
 
 
 class RecordBatch(msgspec.Struct, frozen=True):
-    """A batch, decoded; `data` are its bytes."""
+    """A decoded batch with its bytes."""
 
     base_offset: int
     leader_epoch: int
@@ -59,18 +64,17 @@ class RecordBatch(msgspec.Struct, frozen=True):
 
     @property
     def last_offset(self) -> int:
-        """The offset of its last record."""
         return self.base_offset + len(self.records) - 1
 
 
 class BrokenBatch(Exception):
-    """Bytes that are not whole record batches; says where and why."""
+    """Invalid record batches; the message says where and why."""
 
 
 def encode_batch(
     base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
 ) -> bytes:
-    """The bytes of a batch whose first record has `base_offset`."""
+    """Encode a batch whose first record has `base_offset`."""
     assert records, "a batch has records"
     body = bytearray()
     for delta, (key, value) in enumerate(records):
@@ -86,7 +90,7 @@ def encode_batch(
 
 
 class BatchHead(NamedTuple):
-    """What the head of a batch says, and the bytes that it takes: from `position` to `end`."""
+    """The head of a batch, and its position in the bytes."""
 
     base_offset: int
     last_offset: int
@@ -98,8 +102,7 @@ class BatchHead(NamedTuple):
 
 
 def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordBatch]:
-    """The batches in `data`, one after another. Raises BrokenBatch at the first that is not whole, or has a control
-    record that cannot be."""
+    """Decode all batches in `data`. Raises BrokenBatch at the first invalid batch or control record."""
     for head in scan_batches(data, where):
         count = head.last_offset - head.base_offset + 1
         try:
@@ -116,7 +119,7 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
 
 
 def whole_batches(data: bytes) -> bytes:
-    """`data` without the cut batch at its end: Kafka reads its log by bytes, and leaves that to who fetches."""
+    """`data` without an incomplete batch at the end. Kafka reads its log by bytes and leaves that to the fetcher."""
     at = 0
     while len(data) - at >= LENGTH_END:
         _, length = _FRONT_LENGTH.unpack_from(data, at)
@@ -127,7 +130,7 @@ def whole_batches(data: bytes) -> bytes:
 
 
 def below(data: bytes, offset: int) -> bytes:
-    """The batches in `data` before the one that reaches beyond `offset`."""
+    """The batches in `data` before the one that contains `offset`."""
     at = 0
     while len(data) - at >= LENGTH_END:
         base, length = _FRONT_LENGTH.unpack_from(data, at)
@@ -138,10 +141,8 @@ def below(data: bytes, offset: int) -> bytes:
 
 
 def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
-    """The heads of the batches in `data` from byte `at` on; checksums are checked, records are not looked at.
-
-    Raises BrokenBatch at the first that is not whole.
-    """
+    """The batch heads in `data` from byte `at` on. Checks checksums, not records. Raises BrokenBatch at the first
+    incomplete batch."""
     size = len(data)
     while at < size:
         if size - at < HEADER_BYTES:
@@ -162,7 +163,7 @@ def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[
 
 
 def _why_no_control_record(key: bytes | None, value: bytes) -> str:
-    """Why a control record cannot be; empty if it can, or its type is not known."""
+    """Why a control record is invalid; empty if it is valid or of an unknown type."""
     if key is None or len(key) < _CONTROL_KEY_BYTES:
         return "no key with a type"
     kind = _CONTROL_MESSAGES.get(control_type(key))
@@ -186,7 +187,7 @@ def _broken(where: str, at: int, why: str) -> BrokenBatch:
 
 
 def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]:
-    """The records of a batch; IndexError where they reach past its end, or do not fill it."""
+    """The records of a batch. Raises IndexError if they do not exactly fill it."""
     for _ in range(count):
         size, at = _read_varint(data, at)
         end = at + size
@@ -206,12 +207,12 @@ def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]
 
 
 def snapshot_header(timestamp_ms: int) -> Pair:
-    """The control record that a snapshot begins with; `timestamp_ms` is that of the last record in it."""
+    """The first control record of a snapshot. `timestamp_ms` is that of its last record."""
     return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
 
 
 def snapshot_footer() -> Pair:
-    """The control record that a snapshot ends with."""
+    """The last control record of a snapshot."""
     return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
 
 
@@ -222,7 +223,6 @@ def control_type(key: bytes | None) -> int:
 
 
 def control_record(kind: int, message: kinds.ControlMessage) -> Pair:
-    """A control record's key and value."""
     return struct.pack(">hh", 0, kind), encode_control(message)
 
 
@@ -242,15 +242,15 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 TAG: Final = 7409
-"""Far from those that Kafka gives in turn."""
+"""Far from the tags that Kafka assigns in sequence."""
 _FORM: Final = 1
 _HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
-"""Frame version 1, NoOpRecord in version 0, and one tagged field, which is ours."""
+"""Frame version 1, NoOpRecord version 0, one tagged field: ours."""
 
 
 class EmbeddedEvents(msgspec.Struct, frozen=True, array_like=True):
-    """The events of a batch; `first` is the offset of the first one, and `root` that of the tree over all before it,
-    empty where it is not said."""
+    """The events of a batch. `first` is the offset of the first; `root` is the tree root over all before it, empty if
+    not given."""
 
     form: int
     first: int
@@ -262,13 +262,13 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Embedded
 
 
 def embed_events(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
-    """The value of a NoOpRecord that carries events."""
+    """The value of a NoOpRecord with embedded events."""
     data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
     return _HEAD + encode_uvarint(len(data)) + data
 
 
 def embedded_events(value: bytes) -> EmbeddedEvents | None:
-    """The events that a record carries; None where it is any other, or of a form that this release does not know."""
+    """The events embedded in a record; None if there are none, or their form is unknown."""
     if not value.startswith(_HEAD):
         return None
     try:

@@ -1,8 +1,10 @@
-"""What the metadata log says altogether: its records folded, as every broker folds them.
+"""The image of the metadata log: its records applied as every broker applies them, and snapshots of it (KIP-630).
 
-It stands apart from the machine and shares no rule with it: a snapshot is made of the log alone, and tests compare what
-it says with the machine's state. Records of any release are taken; those that this one does not know are kept as they
-are, in their order.
+It shares no rule with the machine: a snapshot is made from the log alone, and tests compare the image with the
+machine's state. Records of any release are accepted; unknown ones are stored unchanged, in order.
+
+A snapshot is made from the one before and the batches since, never from the machine's state. So the state need not
+stand still, and a thread can make it.
 """
 
 from __future__ import annotations
@@ -34,55 +36,55 @@ _KEYS: Final[Mapping[type[MetadataRecord], tuple[str, ...]]] = {
     kinds.DelegationTokenRecord: ("token_id",),
     kinds.ZkMigrationStateRecord: (),
 }
-"""Records of which the newest with the same values in these fields counts, in the order in which Kafka writes them."""
+"""The key fields by record type, in the order in which Kafka writes them. The newest record with a key wins."""
 _REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
     kinds.UnregisterControllerRecord: kinds.RegisterControllerRecord,
     kinds.RemoveAccessControlEntryRecord: kinds.AccessControlEntryRecord,
     kinds.RemoveUserScramCredentialRecord: kinds.UserScramCredentialRecord,
     kinds.RemoveDelegationTokenRecord: kinds.DelegationTokenRecord,
 }
-"""What is removed by a record that has its key fields."""
+"""The record type that a removal with the same key fields removes."""
 
 
 class RecordMismatch(Exception):
-    """A record that does not fit those before it; says which."""
+    """A record that does not fit the records before it."""
 
 
 class MetadataImage:
-    """The metadata of a cluster, as the records that say it."""
+    """The metadata of a cluster, as records."""
 
     def __init__(self) -> None:
         self._kept: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
         self.partitions: dict[bytes, dict[int, PartitionRecord]] = {}
         self._configs: dict[tuple[int, str], dict[str, kinds.ConfigRecord]] = {}
-        """By what has them, and by their names."""
+        """By resource and name."""
         self.unknown: list[kinds.UnknownRecord] = []
         self.quorum: dict[int, Pair] = {}
-        """The newest control records about the voters, by type."""
+        """The newest control records about voters, by type."""
         self.timestamp_ms = 0
         self._transaction: list[MetadataRecord] | None = None
 
     def all(self, kind: type[R]) -> Collection[R]:
-        """The records of a kind that count."""
+        """The current records of a type."""
         if issubclass(kind, kinds.ConfigRecord):
             return cast("Collection[R]", [each for configs in self._configs.values() for each in configs.values()])
         return cast("Collection[R]", self._kept[kind].values())
 
     def configs_of(self, kind: int, name: str) -> tuple[tuple[str, str], ...]:
-        """The configs of a topic, a broker or something else, by Kafka's number of its kind; sorted."""
+        """The configs of a resource, sorted by name."""
         configs = self._configs.get((kind, name), {})
         return tuple(sorted((each.name, each.value) for each in configs.values() if each.value is not None))
 
     def configured(self) -> Iterator[tuple[int, str]]:
-        """Kind and name of all that has configs."""
+        """Type and name of all resources with configs."""
         return iter(self._configs)
 
     def find(self, record: R) -> R | None:
-        """The record that counts where this one would, which has its key fields at least; None if there is none."""
+        """The current record with the same key fields; None if there is none."""
         return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
 
     def fold(self, batches: Iterable[RecordBatch], *, keep_mismatched: bool = False) -> None:
-        """Take batches, in order. Raises RecordMismatch and MalformedRecord, unless records that do not fit are kept as
+        """Apply batches in order. Raises RecordMismatch and MalformedRecord, unless mismatched records are kept as
         `unknown`."""
         for batch in batches:
             if batch.is_control:
@@ -100,7 +102,7 @@ class MetadataImage:
                     self.unknown.append(kinds.UnknownRecord(value=value))
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take one record; those of a transaction count when it ends (KIP-868)."""
+        """Apply one record; those of a transaction are applied when it ends (KIP-868)."""
         match record:
             case kinds.BeginTransactionRecord():
                 self._transaction = []
@@ -117,7 +119,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction has begun and not ended: its records do not count yet."""
+        """True within an open transaction, whose records are not applied yet."""
         return self._transaction is not None
 
     # --- what is written
@@ -130,11 +132,11 @@ class MetadataImage:
 
     @property
     def features(self) -> tuple[tuple[str, int], ...]:
-        """The features with their levels, by name."""
+        """The feature levels, sorted by name."""
         return tuple(sorted((each.name, each.feature_level) for each in self.all(kinds.FeatureLevelRecord)))
 
     def records(self) -> Iterator[MetadataRecord]:
-        """The whole as records, metadata.version first."""
+        """The whole image as records, metadata.version first."""
         level = self.level
         yield from sorted(
             self.all(kinds.FeatureLevelRecord), key=lambda each: (not _is_metadata_version(each), each.name)
@@ -187,7 +189,7 @@ class MetadataImage:
                 self._take(record)
 
     def _take(self, record: MetadataRecord) -> None:
-        """A record that is kept as it was written, or removes such a one; another (NoOpRecord) changes nothing."""
+        """Store or remove a record; others, such as NoOpRecord, change nothing."""
         kind = _REMOVED.get(type(record), type(record))
         if kind is not type(record) or _removes(record):
             self._kept[kind].pop(_key(kind, record), None)
@@ -275,7 +277,7 @@ def _removes(record: MetadataRecord) -> bool:
 
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
-    """A partition after a change, as `PartitionRegistration.merge`: epochs are implicit."""
+    """A partition after a change, as in `PartitionRegistration.merge`: epochs are implicit."""
     fields = {
         "replicas": change.replicas,
         "isr": change.isr,
@@ -294,7 +296,7 @@ def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> Par
 
 
 def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
-    """A partition as it is written at a level of metadata.version: eligible leaders only where there are any."""
+    """A partition as written at a metadata.version level; eligible leaders only if there are any."""
     elr, last_known = record.eligible_leader_replicas or None, record.last_known_elr or None
     version = projection.partition_record_version(level)
     return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)
@@ -304,12 +306,12 @@ RECORDS_PER_BATCH = 500  # brokers take a batch whole: a few hundred kilobytes
 
 
 def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
-    """A checkpoint as Kafka writes it."""
+    """A snapshot as Kafka writes it."""
     return b"".join(snapshot_batches(image, epoch))
 
 
 def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
-    """The batches of a checkpoint: its offsets begin at 0, its head has who votes."""
+    """The batches of a snapshot. Offsets start at 0; the first batch holds the voters."""
     at = 0
     head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
     for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):

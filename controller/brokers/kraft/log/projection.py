@@ -1,14 +1,14 @@
-"""From the state before and after an event to the records of Kafka's metadata log by which real brokers learn of it.
+"""Projects the difference of two states to records of Kafka's metadata log.
 
 Pure: the same event on the same state gives the same records, so the metadata log is a projection of the event log.
 
-Method: what brokers learn is the import_difference of two states, not the event. An event of any kind that changes a topic
-or the cluster is therefore projected, and one that changes nothing that brokers know gives no record. Epochs of
-partitions are implicit in `PartitionChangeRecord`: each raises the partition's by one, and the leader's if it names a
-leader; so each step of the machine must raise them so, which is asserted here.
+Method: brokers get the difference between the state before and after an event, not the event. So an event of any type
+that changes a topic or the cluster is projected, and one that changes nothing for brokers gives no record. Partition
+epochs are implicit in `PartitionChangeRecord`: each raises the partition epoch by one, and the leader epoch if it names
+a leader. The machine must raise them the same way; this is asserted.
 
-Brokers' epochs are the offsets of their registrations in the metadata log, as Kafka's controller has it, and not the
-machine's own count: `broker_epochs` holds them.
+Broker epochs are the offsets of registrations in the metadata log, as in Kafka, not the machine's own count. ACL ids
+are assigned when an ACL is created and named when it is removed; both are stored by the `projector`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ METADATA_VERSION_FEATURE: Final = "metadata.version"
 DIRECTORIES_SINCE: Final = 17
 ELR_SINCE: Final = 23
 CORDONED_SINCE: Final = 30
-"""Levels of metadata.version from which on records have these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
+"""The metadata.version levels that introduced these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
 TOPICS: Final = 2
-"""Kafka's number of topics among what has configs."""
+"""The config resource type of topics."""
 UNCHANGED_LEADER: Final = -2
 
 BrokerEpochs = Mapping[BrokerId, int]
@@ -44,8 +44,8 @@ T = TypeVar("T")
 def topic_records(
     before: Topic | None, after: Topic | None, level: int, index: int | None = None
 ) -> list[MetadataRecord]:
-    """What brokers learn when a topic is created, changed or deleted, at a level of metadata.version; of an event about
-    one partition `index` says which, so that the others need not be looked at."""
+    """The records of a created, changed or deleted topic at a metadata.version level. For an event about one partition
+    `index` names it, so that the others are not compared."""
     if before is not None and (after is None or before.topic_id != after.topic_id):
         removed: list[MetadataRecord] = [kinds.RemoveTopicRecord(topic_id=before.topic_id)]
         return removed + topic_records(None, after, level)
@@ -66,7 +66,7 @@ def topic_records(
 
 
 def config_records(kind: int, name: str, before: Configs, after: Configs) -> Iterator[MetadataRecord]:
-    """What brokers learn when the configs of something change; a null value removes one."""
+    """The records of changed configs; a null value removes one."""
     if before == after:
         return
     old, new = dict(before), dict(after)
@@ -76,17 +76,16 @@ def config_records(kind: int, name: str, before: Configs, after: Configs) -> Ite
 
 
 def partition_record_version(level: int) -> int:
-    """The version of the records of partitions at a level of metadata.version."""
+    """The version of partition records at a metadata.version level."""
     return (level >= DIRECTORIES_SINCE) + (level >= ELR_SINCE)
 
 
 def broker_record_version(level: int) -> int:
-    """The version of a broker's registration at a level of metadata.version; that of a change to it is one less."""
+    """The version of a registration at a metadata.version level. A registration change has one less."""
     return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
-    """A partition as it stands, at a level of metadata.version."""
     upkeep = upkeep_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -137,10 +136,10 @@ def _changed(before: T, after: T) -> T | None:
 def cluster_records(
     before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int, resource: tuple[int, str] | None = None
 ) -> list[MetadataRecord]:
-    """What brokers learn when brokers, features, dynamic configs or producer ids change.
+    """The records of changed brokers, features and dynamic configs.
 
-    `epochs` are those of the registered brokers, `next_offset` is the offset of the first of the records;
-    of an event about the configs of one resource `resource` says which, so that the others need not be looked at.
+    `epochs` holds the wire epochs of registered brokers, `next_offset` is the offset of the first record. For an event
+    about one resource's configs `resource` names it, so that the others are not compared.
     """
     records: list[MetadataRecord] = []
     if before.features != after.features:
@@ -165,7 +164,7 @@ def _feature_records(before: Mapping[str, int], after: Mapping[str, int]) -> Ite
 
 
 def is_kraft_broker(broker: Broker | None) -> bool:
-    """Whether a broker is one that follows the metadata log."""
+    """True for a broker that follows the metadata log."""
     return broker is not None and bool(broker.features)
 
 
@@ -184,7 +183,7 @@ def _broker_records(
 
 
 def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
-    """A broker as it stands, with its epoch on the wire, at a level of metadata.version."""
+    """The record of a broker with its wire epoch, at a metadata.version level."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),
@@ -224,7 +223,7 @@ def _registration_change(before: Broker, after: Broker, epoch: int, level: int) 
 
 
 def producer_ids_record(broker_id: BrokerId, epoch: int, next_producer_id: int) -> MetadataRecord:
-    """A broker got a block of producer ids, up to but not including `next_producer_id` (KIP-730)."""
+    """A broker was assigned a block of producer ids below `next_producer_id` (KIP-730)."""
     return kinds.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_producer_id)
 
 
@@ -235,7 +234,7 @@ Credentials = Mapping[tuple[str, str], ScramCredential]
 
 
 def credential_and_quota_records(before: Cluster, after: Cluster) -> list[MetadataRecord]:
-    """What brokers learn when logins or quotas change."""
+    """The records of changed SCRAM credentials and quotas."""
     records: list[MetadataRecord] = []
     if before.scram is not after.scram:
         records += _credential_records(before.scram, after.scram)
@@ -272,7 +271,7 @@ def _quota_records(before: Quotas, after: Quotas) -> Iterator[MetadataRecord]:
 
 
 def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
-    """The entries that hold no more, and those that hold from here on; each sorted."""
+    """The removed and the added ACLs; each sorted."""
     if before is after:
         return [], []
     gone: list[Acl] = []
@@ -286,7 +285,6 @@ def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
 
 
 def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:
-    """An entry holds."""
     return kinds.AccessControlEntryRecord(
         id=acl_id,
         resource_type=acl.resource_type,
@@ -300,5 +298,4 @@ def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:
 
 
 def acl_removal(acl_id: bytes) -> MetadataRecord:
-    """An entry holds no more."""
     return kinds.RemoveAccessControlEntryRecord(id=acl_id)

@@ -1,13 +1,18 @@
-"""What a commit is in the metadata log: one batch, of a NoOpRecord with its events (`carried`) and what those mean for
-brokers and Kafka's controllers. A large commit is several batches, parted between commands.
+"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that they
+mean for brokers and Kafka's controllers. A large commit is several batches, split between commands.
 
-The metadata log is the quorum's, and the write-ahead log of the events: a commit is in the event log when its batches
-are committed there. Both sides of that work here. Who leads takes the events of a commit one after another, and gets
-batches to append; who follows takes the events of a batch, and gets what that batch must be.
+The metadata log is the quorum's, and the write-ahead log of the events: a commit is written to the event log when the
+quorum has committed its batches. A leader applies the events of a commit and gets the batches to append. A follower
+applies the events of a batch and gets the records that the batch must have.
+
+Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
+offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
+one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
+another controller's records are taken over, never derived.
 
 State keys, under `k`:
-    k v       up to where the metadata log is in the event log, and the brokers' epochs
-    k a ID    an access control entry: see `acl_ids`
+    k v       the applied metadata log offset, and the brokers' epochs
+    k a ID    an ACL by its id
 """
 
 from __future__ import annotations
@@ -36,20 +41,19 @@ V = TypeVar("V")
 
 
 class ProtocolIdChanges(msgspec.Struct, frozen=True):
-    """Changes of it, None for what is gone: epochs by broker, entries by id (16 bytes)."""
+    """Changed ids; None for removed ones: epochs by broker, ACLs by id (16 bytes)."""
 
     broker_epochs: Mapping[BrokerId, int | None] = {}
     acls: Mapping[bytes, Acl | None] = {}
 
 
 class ProtocolIds(msgspec.Struct, frozen=True):
-    """All of it as it stands."""
+    """The current broker epochs and ACL ids."""
 
     broker_epochs: Mapping[BrokerId, int] = {}
     acls: Mapping[bytes, Acl] = {}
 
     def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
-        """The same after some changes."""
         epochs = {**self.broker_epochs, **changes.broker_epochs}
         acls = {**self.acls, **changes.acls}
         return ProtocolIds(
@@ -58,7 +62,6 @@ class ProtocolIds(msgspec.Struct, frozen=True):
         )
 
     def changes_to(self, other: ProtocolIds) -> ProtocolIdChanges:
-        """What has to change for it to become another."""
         return ProtocolIdChanges(
             _changes(self.broker_epochs, other.broker_epochs),
             _changes(self.acls, other.acls),
@@ -75,41 +78,40 @@ _IDS: Final = uuid.UUID(int=2)
 
 
 class AclIds:
-    """The ids of the entries that hold, once `reload` was called. Belongs to deciding."""
+    """The ids of the current ACLs, valid after `reload`. Belongs to deciding."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._cluster = uuid.uuid5(_IDS, log.cluster_id)
         self._ids: dict[Acl, bytes] = {}
         self._changes: list[tuple[Acl, bytes, bool]] = []
-        """Since the last `changes`: an entry, its id, and whether it was given or taken."""
+        """Since the last `changes`: an ACL, its id, and whether it was assigned (else removed)."""
 
     def reload(self) -> None:
-        """Take what the store has, as at the start and after a failed write."""
+        """Read the ids from the store, at the start and after a failed write."""
         decode = msgspec.msgpack.Decoder(Acl).decode
         self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
         self._changes = []
 
     def assign(self, acl: Acl, offset: int) -> bytes:
-        """The id of a new entry whose record is at this offset of the metadata log."""
+        """The id of a new ACL whose record has this metadata log offset."""
         acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
         self._ids[acl] = acl_id
         self._changes.append((acl, acl_id, True))
         return acl_id
 
     def remove(self, acl: Acl) -> bytes:
-        """The id of an entry that holds no more. Raises KeyError for one that the metadata log does not have."""
+        """Remove an ACL and return its id. Raises KeyError if it has none."""
         acl_id = self._ids.pop(acl)
         self._changes.append((acl, acl_id, False))
         return acl_id
 
     @property
     def entries(self) -> Mapping[bytes, Acl]:
-        """The entries by their ids."""
         return {acl_id: acl for acl, acl_id in self._ids.items()}
 
     def import_acl(self, acl_id: bytes, acl: Acl | None) -> None:
-        """Another controller gave an entry this id, or has removed the one that had it."""
+        """Another controller assigned this id, or removed it."""
         if acl is not None:
             self._ids[acl] = acl_id
             self._changes.append((acl, acl_id, True))
@@ -119,7 +121,7 @@ class AclIds:
             self.remove(gone)
 
     def savepoint(self) -> Callable[[], None]:
-        """What undoes what is given and taken from now on; to be called before the next `changes`, if at all."""
+        """Returns a function that reverts later changes; call it before the next `changes`."""
         steps, done = self._changes, len(self._changes)
 
         def go_back() -> None:
@@ -133,51 +135,51 @@ class AclIds:
         return go_back
 
     def changes(self) -> Mapping[bytes, bytes | None]:
-        """The state keys that the next commit has to write; they are given once."""
+        """The state keys for the next commit; returned once."""
         steps, self._changes = self._changes, []
         return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
 
 
 def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
-    """The state keys of some entries by their ids; None for one that is gone."""
+    """The state keys of ACLs by id; None for a removed one."""
     return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
 
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000
-"""Bounds a batch, with the next; what one command leads to is never parted."""
+"""Limits a batch, together with BATCH_BYTES. The records of one command are never split."""
 BATCH_BYTES: Final = 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
-    """What stands in the event log's own store of the metadata log."""
+    """The state of the metadata log, stored with the events."""
 
     applied: int = 0
-    """All of it below this offset is in the event log."""
+    """The metadata log below this offset is in the event log."""
     broker_epochs: tuple[tuple[BrokerId, int], ...] = ()
-    """What a broker has for its epoch on the ids: the offset of its registration."""
+    """The wire epochs of brokers: the offsets of their registrations."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
     unsupported: str = ""
-    """What another controller wrote that no event says: who knows less than the metadata log must not lead."""
+    """Unsupported content written by another controller. A node that has it must not lead."""
 
 
 class MetadataProjector:
-    """Belongs to one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is what is durable."""
+    """The projector of one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is durable."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._acl_ids = AclIds(log)
         self.log_end: Callable[[], int] = lambda: 0
-        """Where the metadata log ends, and the next batch begins."""
+        """Returns the end of the metadata log, where the next batch begins."""
         self.existing_topics: Callable[[], Iterable[Topic]] = tuple
-        """The topics that are there when the metadata log begins."""
+        """Returns the topics that exist when the metadata log begins."""
         self.reload()
 
     def reload(self) -> None:
-        """Take what the store has, as at the start and after a failed write."""
+        """Read the mark from the store, at the start and after a failed write."""
         value = self._log.get(MARK)
         self.mark = MetadataMark() if value is None else msgspec.msgpack.decode(value, type=MetadataMark)
         """As of the last durable commit."""
@@ -185,49 +187,50 @@ class MetadataProjector:
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
         self._import_end: int | None = None
-        """While events are discovered: all below it is in the event log with them."""
+        """During an import: with its events the event log covers everything below this offset."""
         self._base = -1
         self._begin(-1)
         self._acl_ids.reload()
 
     def begin_at(self, offset: int) -> None:
-        """The next events are those of the batch that begins there, which another Topicwright has appended."""
+        """The next events are embedded in the batch at this offset, appended by another Topicwright."""
         self._begin(offset)
 
     def begin_import(self, end: int, unsupported: str | None) -> None:
-        """The next events say what another controller has decided; with them all below `end` is in the event log."""
+        """The next events are imported from another controller's records. With them the event log covers everything
+        below `end`."""
         self._begin(end)
         self._import_end = end
         if unsupported is not None:
             self.mark_unsupported(unsupported)
 
     def mark_unsupported(self, what: str) -> None:
-        """Something of the metadata log is not in the events; the first that there is stays."""
+        """Record unsupported content; the first one stays."""
         self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
     @property
     def unsupported(self) -> str:
-        """What of the metadata log is not in the events, as of the last batch; empty where all is."""
+        """The first unsupported content as of the last batch; empty if there is none."""
         return self._staged.unsupported
 
     @property
     def values(self) -> Sequence[bytes]:
-        """What the events since `begin_at` mean for brokers, as values of records."""
+        """The projected records since `begin_at`, encoded."""
         return [value for _, value in self._records]
 
     def import_ids(self, ids: ProtocolIdChanges) -> None:
-        """What another controller gave its brokers and entries."""
+        """Take over ids from another controller."""
         self._epochs = dict(ProtocolIds(self._epochs).after(ids).broker_epochs)
         for acl_id, acl in sorted(ids.acls.items(), key=lambda pair: pair[1] is not None):
             self._acl_ids.import_acl(acl_id, acl)
 
     @property
     def ids(self) -> ProtocolIds:
-        """What brokers go by, as of the last event."""
+        """The ids as of the last event."""
         return ProtocolIds(self._epochs, self._acl_ids.entries)
 
     def _begin(self, base: int) -> None:
-        """The next batch, which begins at `base`; -1 where no event of the commit has been taken yet."""
+        """Begin a batch at `base`; -1 if the commit has no event yet."""
         self._base, self._taken = base, 0
         self._import_end = None
         self._records: list[Pair] = []
@@ -236,7 +239,7 @@ class MetadataProjector:
     # --- deciding
 
     def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
-        """Bring the state past an event, and take what it means for brokers."""
+        """Apply an event to the state and project the difference."""
         if self._import_end is not None:
             return apply(state, record)
         if self._base < 0:
@@ -277,8 +280,7 @@ class MetadataProjector:
         return self._base + 1 + len(self._records)
 
     def _access_records(self, before: Cluster, after: Cluster, next_offset: int) -> list[MetadataRecord]:
-        """What brokers learn of logins, quotas and access control entries; before the first features it is nothing
-        yet, and then all that there is."""
+        """Nothing before the first features; with them everything there is."""
         if not after.features:
             return []
         records = projection.credential_and_quota_records(before, after)
@@ -301,7 +303,7 @@ class MetadataProjector:
             self._bytes += len(value)
 
     def changes(self) -> Mapping[bytes, bytes | None]:
-        """The state keys that the next commit has to write for what was taken."""
+        """The state keys for the next commit."""
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
@@ -310,8 +312,8 @@ class MetadataProjector:
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
     def savepoint(self) -> Callable[[], None]:
-        """What goes back to what was taken so far; to be called before the next `changes`, if at all. Commands begin
-        here, so a batch that has enough ends here."""
+        """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
+        between commands, so a full batch ends here."""
         if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
             self._closed.append((self._taken, self._records))
             self._begin(self._next_offset)
@@ -330,7 +332,7 @@ class MetadataProjector:
     # --- the quorum's log
 
     def batches(self, first: int, values: Sequence[bytes]) -> list[list[Pair]]:
-        """The batches of the commit whose `changes` were taken: of events with these bytes, from offset `first` on."""
+        """The batches of the commit whose `changes` were taken, from its encoded events and their first offset."""
         taken, self._closed = self._closed, []
         if self._taken:
             taken.append((self._taken, self._records))
@@ -344,18 +346,18 @@ class MetadataProjector:
         return made
 
     def end_import(self) -> None:
-        """The commit of the last `changes` is no batch of ours."""
+        """The commit of the last `changes` has no batch of its own."""
         self._begin(-1)
 
     def record_applied(self, end: int) -> bytes:
-        """The value of the mark where all below `end` is in the event log, since the rest decided nothing."""
+        """The encoded mark if everything below `end` is applied, because the rest decided nothing."""
         self._staged = replace(self._staged, applied=end)
         return _encode(self._staged)
 
     def became_durable(self) -> None:
-        """The commit of the last `changes` counts: show it."""
+        """The commit of the last `changes` is durable."""
         self.mark = self._staged
 
     def broker_epoch(self, broker_id: int) -> int:
-        """The epoch that a registered broker has on the wire; -1 if it is not registered."""
+        """The wire epoch of a registered broker; -1 if it is not registered."""
         return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)

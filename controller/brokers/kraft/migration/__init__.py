@@ -1,1 +1,1 @@
-"""A cluster comes from Kafka's own controller, and goes back to it."""
+"""Migration of the metadata log from Kafka's own controller, and back."""

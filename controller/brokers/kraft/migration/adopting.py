@@ -1,12 +1,11 @@
-"""A metadata log of Kafka's own controller, or of a lost one as a broker has it, as events.
+"""Imports the metadata log of a Kafka controller, or a broker's copy of a lost controller's log, as events.
 
-The log itself is copied byte for byte, since brokers have it too; this controller goes on behind it in a higher epoch.
-Beside it stand events that say all that the machine knows of: brokers, features, configs, topics
-with their partitions, epochs and eligible leaders, access control entries, SCRAM credentials, quotas. What it knows
-nothing of (delegation tokens, records of newer releases) is in `MetadataAdopted`, and stays in the metadata log, where
-brokers act on it.
+The log itself is copied byte for byte, because brokers have it too; this controller continues it in a higher epoch. The
+events cover everything that the machine knows: brokers, features, configs, topics with their partitions, epochs and
+eligible leaders, ACLs, SCRAM credentials, quotas. Everything else (delegation tokens, records of newer releases) is in
+`MetadataAdopted` and stays in the metadata log, where brokers apply it.
 
-It reads no files and writes none: it is given what was read, and gives what is to be written in one commit.
+This module neither reads nor writes files: it gets what was read and returns what one commit must write.
 """
 
 from __future__ import annotations
@@ -33,26 +32,26 @@ from events.names import BrokerId, RequestId
 C = TypeVar("C", bound=kinds.ControlMessage)
 
 COMMAND = "AdoptMetadata"
-"""The command that is the cause of all these events."""
+"""The command that causes all these events."""
 _KEPT: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
-"""Kinds of records that the machine knows nothing of."""
+"""Record types that the machine does not know."""
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """What is to be written for a metadata log that was taken over."""
+    """What to write for an adopted metadata log."""
 
     quorum: catalog.QuorumEpochBegun
-    """The last epoch of the one who led before."""
+    """The last epoch of the leader before."""
     image: MetadataImage
     events: tuple[catalog.Event, ...]
     state: Mapping[bytes, bytes | None]
-    """The keys of what brokers have of it."""
+    """State keys: the ids that brokers know."""
     request_id: RequestId
-    """Of the command that takes it over."""
+    """The id of the adopting command."""
 
 
 def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
-    """The metadata log in a folder, as events and as state keys. Raises FolderError for one that cannot be led on."""
+    """The metadata log in a folder as events and state keys. Raises FolderError if it cannot be continued."""
     image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
@@ -68,7 +67,7 @@ def _epochs(found: Imported) -> dict[BrokerId, int]:
 
 
 def read_image(folder: KafkaFolder) -> MetadataImage:
-    """What the log in a folder says. Raises FolderError."""
+    """The image of the log in a folder. Raises FolderError."""
     image = MetadataImage()
     try:
         if folder.checkpoint is not None:
@@ -85,7 +84,7 @@ def read_image(folder: KafkaFolder) -> MetadataImage:
 
 
 def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
-    """The newest epoch that is known, who voted in it, and where. Raises FolderError for more than one voter."""
+    """The newest known epoch with its voter. Raises FolderError for more than one voter."""
     epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(batches.KRAFT_VERSION)
     kraft_version = 0 if pair is None else _read(folder, kinds.KRaftVersion, pair).k_raft_version
@@ -160,7 +159,7 @@ def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
 
 
 def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
-    """What is in the log, said of a cluster that is taken over: its topics were there."""
+    """Topics become TopicCreated events: in an adopted cluster they existed before."""
     live = tuple(
         sorted(
             BrokerId(each.broker_id) for each in _brokers(image) if not each.fenced and not each.in_controlled_shutdown

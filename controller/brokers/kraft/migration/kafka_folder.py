@@ -1,6 +1,9 @@
-"""The folder in which a Kafka node keeps its metadata log: read as it lies there, checked, never changed.
+"""Reads and writes the folder in which a Kafka node stores its metadata log (see `quorum.folder`).
 
-`quorum.folder` says what is in it. Indexes are not looked at: they can be built from the log.
+Topicwright and Kafka store the log in the same files. A controller needs the batches from the start of the log, the
+checkpoints of everything before it, and `meta.properties` with the directory id of the voter; with kraft.version 1 a
+controller with another id waits forever without a message. Indexes are rebuilt from the log. The next controller begins
+the epoch after the last one in the log.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ from controller.machine.state import Quorum
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A snapshot of all below `end_offset`."""
+    """A snapshot of everything below `end_offset`."""
 
     end_offset: int
     epoch: int
@@ -57,22 +60,21 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
-    """What a node's metadata folder holds. `batches` follow one another without gaps."""
+    """The contents of a node's metadata folder. `batches` have no gaps."""
 
     path: Path
     cluster_id: str
     node_id: int
     directory_id: bytes
-    """Sixteen bytes; zeros where the folder has none."""
+    """Sixteen bytes; zeros if the folder has none."""
     quorum_state: QuorumState
     checkpoint: Checkpoint | None
     batches: tuple[RecordBatch, ...]
     cut: int
-    """So many bytes at the end are a batch that was not written whole."""
+    """Bytes of an incomplete batch at the end."""
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record."""
         if self.batches:
             return self.batches[-1].last_offset + 1
         return self.checkpoint.end_offset if self.checkpoint is not None else 0
@@ -86,10 +88,8 @@ class KafkaFolder(msgspec.Struct, frozen=True):
 
 
 def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
-    """The metadata folder of a node: `path` is its `metadata.log.dir`, or the partition's own folder in that.
-
-    `cut_torn_tail` leaves out a batch at the very end that was not written whole. Raises FolderError.
-    """
+    """Read a node's metadata folder. `path` is its `metadata.log.dir`, or the partition's folder in it. `cut_torn_tail`
+    ignores an incomplete batch at the end. Raises FolderError."""
     partition = _partition_folder(path)
     try:
         properties = read_properties(partition.parent / META_PROPERTIES)
@@ -115,7 +115,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
 
 
 def refuse_if_in_use(folder: Path) -> None:
-    """Raise FolderError if a Kafka node runs on a folder."""
+    """Raise FolderError if a Kafka node runs on the folder."""
     lock = folder / LOCK
     if not lock.exists():
         return
@@ -179,7 +179,7 @@ def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch
 
 
 def _whole_bytes(data: bytes) -> int:
-    """Up to where batches are there with all the bytes that they announce."""
+    """The number of bytes in complete batches."""
     at = 0
     while len(data) - at >= LENGTH_END:
         end = at + LENGTH_END + int.from_bytes(data[at + 8 : at + LENGTH_END], "big")
@@ -190,9 +190,9 @@ def _whole_bytes(data: bytes) -> int:
 
 
 HAND_BACK: Final = "HandMetadataBack"
-"""The command that is the cause of MetadataHandedBack."""
+"""The command that causes MetadataHandedBack."""
 REPLACED: Final = ".before-handback"
-"""What is appended to the name of a folder that is replaced."""
+"""Suffix of a folder that was replaced."""
 
 
 def write_folder(
@@ -205,11 +205,11 @@ def write_folder(
     replace: bool = False,
     before: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a metadata folder, whole or not at all, so that the node `quorum.node_id` leads on from it.
+    """Write a metadata folder atomically, for the node `quorum.node_id` to continue from.
 
-    The folder must be empty or not be there. With `replace` it may be one of the same cluster, which is renamed first:
-    its log must not be ahead of this one. `before` is called when all is written, just before the folder is there.
-    Raises FolderError, and OSError where the disk does.
+    The folder must be empty or missing. With `replace` it may be one of the same cluster whose log is not ahead; it is
+    renamed first. `before` is called when everything is written, just before the folder appears. Raises FolderError and
+    OSError.
     """
     folder = folder.absolute()
     aside = folder.with_name(folder.name + REPLACED)
@@ -229,8 +229,8 @@ def write_folder(
 
 
 def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
-    """Register the controllers that left so that they block no upgrade, in the log of the only voter; who they are.
-    Raises MalformedRecord, BrokenBatch, OSError."""
+    """Clear the feature limits of controllers that left, so that they do not block upgrades. For the log of the only
+    voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
     registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
     left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
     if left:
@@ -241,8 +241,8 @@ def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
 
 
 def copy_metadata_log(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
-    """Copy a node's metadata folder into a data folder, for the node that leads on from it, under the directory id that
-    votes, in a later epoch than any that is known. What is torn at the end is cut off. Raises FolderError, OSError."""
+    """Copy a node's metadata folder into a data folder, for a node that continues it with the voter's directory id and
+    a higher epoch. Cuts off an incomplete batch at the end. Raises FolderError and OSError."""
     partition = data / PARTITION
     copy_partition(source / PARTITION, partition)
     write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=epoch))
@@ -251,7 +251,7 @@ def copy_metadata_log(source: Path, data: Path, cluster_id: str, node_id: int, d
 
 
 def copy_partition(source: Path, target: Path) -> None:
-    """Copy the files of a metadata log, durably. Raises OSError."""
+    """Copy the files of a metadata log and fsync them. Raises OSError."""
     target.mkdir(0o700, parents=True, exist_ok=True)
     for path in sorted(source.iterdir()):
         if SEGMENT.fullmatch(path.name) or CHECKPOINT.fullmatch(path.name):
@@ -278,6 +278,6 @@ def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: s
 
 
 def _clear(made: Path) -> None:
-    """Take away what an interrupted handback left."""
+    """Remove the remains of an interrupted handback."""
     if made.exists():
         shutil.rmtree(made)
