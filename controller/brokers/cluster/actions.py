@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -79,9 +79,7 @@ class FillPlaceholders(Action, frozen=True, kw_only=True):
 class ActionListener(Protocol):
     """Receives the results of actions."""
 
-    def created(self, action: Create) -> None: ...
-    def creation_refused(self, action: Create, refusal: Refusal) -> None: ...
-    def finished(self, action: AddPartitions | Delete | SetConfigs, refusal: Refusal | None) -> None: ...
+    def finished(self, action: Action, refusal: Refusal | None) -> None: ...
     def topic(self, name: TopicName) -> Topic | None: ...
 
 
@@ -114,11 +112,18 @@ def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) ->
     return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
 
 
-def config_steps(before: catalog.Configs, after: catalog.Configs) -> tuple[dict[str, str], list[str]]:
-    """The configs to set and to delete to get from `before` to `after`."""
-    had, wanted = dict(before), dict(after)
-    puts = {key: value for key, value in wanted.items() if had.get(key) != value}
-    return puts, [key for key in had if key not in wanted]
+async def set_configs(
+    link: ClusterLink, name: TopicName, configs: catalog.Configs, validate_only: bool = False
+) -> Refusal | None:
+    """Replace the explicit configs of a topic, or only validate that. Raises ClusterUnreachable."""
+    had = (await link.configs([name])).get(name)
+    if had is None:
+        message = "This server does not host this topic-partition."
+        return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), message)
+    before, after = dict(had), dict(configs)
+    puts = {key: value for key, value in after.items() if before.get(key) != value}
+    deletes = [key for key in before if key not in after]
+    return await link.alter_configs(name, puts, deletes, validate_only) if puts or deletes else None
 
 
 class ActionRunner:
@@ -206,93 +211,69 @@ class ActionRunner:
         return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
 
     async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
-        """Run actions of one kind, together if possible. If one raises, it counts as refused: it would raise again at
-        each start."""
+        """Run actions of one kind, together if possible, and return those to retry. An action that raises counts as
+        refused: it would raise again at each start."""
         try:
             return await self._run_same_kind(actions)
         except Exception as error:
             if len(actions) > 1:
                 tried = (msgspec.structs.replace(one, tried=True) for one in actions)
-                return [again for one in tried for again in await self._run_guarded([one])]
+                return [retry for one in tried for retry in await self._run_guarded([one])]
             failed = actions[0]
             what, why = type(failed).__name__, f"{type(error).__name__}: {error}"
             self._log.error("action failed", action=what, topic=failed.topic, why=why, exc_info=error)
-            refusal = Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), "Carrying this out failed; the log has the cause.")
-            if isinstance(failed, Create):
-                self._listener.creation_refused(failed, refusal)
-            elif isinstance(failed, AddPartitions | Delete | SetConfigs):
-                self._listener.finished(failed, refusal)
+            if not isinstance(failed, FillPlaceholders):
+                message = "The change failed in the controller; its log has the cause."
+                self._listener.finished(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
             return []
 
-    async def _run_same_kind(self, actions: Sequence[Any]) -> list[Action]:
-        match first := actions[0]:
-            case Create():
-                return await self._create(actions)
-            case Delete():
-                return await self._delete(actions)
-            case AddPartitions():
-                return await self._apply(first, self._add_partitions(first))
-            case SetConfigs():
-                return await self._apply(first, self._set_configs(first))
-            case _:
-                return await self._fill_placeholders(first)
-
-    async def _create(self, actions: Sequence[Create]) -> list[Action]:
-        refusals = await self._link.create([new_topic(one.topic, one.partitions, one.configs) for one in actions])
-        again: list[Action] = []
+    async def _run_same_kind(self, actions: Sequence[Action]) -> list[Action]:
+        if isinstance(actions[0], FillPlaceholders):
+            return await self._fill_placeholders(actions[0])
+        try:
+            refusals = await self._attempt(actions)
+        except (ClusterUnreachable, NotAuthenticated) as error:
+            refusals = dict.fromkeys((one.topic for one in actions), _unreachable(error))
+        retries: list[Action] = []
         for one in actions:
             refusal = refusals[one.topic]
             if refusal is not None and refusal.retriable:
-                again.append(msgspec.structs.replace(one, tried=True))
-            elif refusal is None or (one.tried and refusal.code == ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._listener.created(one)
-            else:
-                self._listener.creation_refused(one, refusal)
-        return again
-
-    async def _delete(self, actions: Sequence[Delete]) -> list[Action]:
-        refusals = await self._link.delete([one.topic for one in actions])
-        again: list[Action] = []
-        for one in actions:
-            refusal = refusals[one.topic]
-            if refusal is not None and refusal.retriable:
-                again.append(msgspec.structs.replace(one, tried=True))
-            elif refusal is not None and refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._listener.finished(one, None)
+                retries.append(msgspec.structs.replace(one, tried=True))
             else:
                 self._listener.finished(one, refusal)
-        return again
+        return retries
 
-    async def _apply(self, action: AddPartitions | SetConfigs, work: Awaitable[Refusal | None]) -> list[Action]:
-        try:
-            refusal = await work
-        except (ClusterUnreachable, NotAuthenticated) as unreachable:
-            refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
-        if refusal is not None and refusal.retriable:
-            return [msgspec.structs.replace(action, tried=True)]
-        self._listener.finished(action, refusal)
-        return []
+    async def _attempt(self, actions: Sequence[Any]) -> Mapping[str, Refusal | None]:
+        match first := actions[0]:
+            case Create():
+                topics = [new_topic(one.topic, one.partitions, one.configs) for one in actions]
+                tried = {one.topic for one in actions if one.tried}
+                exists = ErrorCode.TOPIC_ALREADY_EXISTS
+                return {
+                    name: None if refusal is not None and name in tried and refusal.code == exists else refusal
+                    for name, refusal in (await self._link.create(topics)).items()
+                }
+            case Delete():
+                refusals = await self._link.delete([one.topic for one in actions])
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return {
+                    name: None if refusal is not None and refusal.code == unknown else refusal
+                    for name, refusal in refusals.items()
+                }
+            case AddPartitions():
+                return {first.topic: await self._add_partitions(first)}
+            case _:
+                return {first.topic: await set_configs(self._link, first.topic, first.configs)}
 
     async def _add_partitions(self, action: AddPartitions) -> Refusal | None:
         count = action.first + len(action.partitions)
-        refusal = (await self._link.add_partitions([new_partitions(action.topic, count, action.partitions)]))[
-            action.topic
-        ]
+        added = [new_partitions(action.topic, count, action.partitions)]
+        refusal = (await self._link.add_partitions(added))[action.topic]
         if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and action.tried:
             seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
             if seen is not None and len(seen.partitions) >= count:
                 return None
         return refusal
-
-    async def _set_configs(self, action: SetConfigs) -> Refusal | None:
-        has = (await self._link.configs([action.topic])).get(action.topic)
-        if has is None:
-            message = "This server does not host this topic-partition."
-            return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), message)
-        puts, deletes = config_steps(has, action.configs)
-        if not puts and not deletes:
-            return None
-        return await self._link.alter_configs(action.topic, puts, deletes)
 
     async def _fill_placeholders(self, action: FillPlaceholders) -> list[Action]:
         """Reassign partitions whose replicas in the cluster differ. A refusal is retried while the topic exists,
@@ -316,7 +297,7 @@ class ActionRunner:
         if not refusal.retriable and action.topic not in self._fill_refusals:
             self._fill_refusals.add(action.topic)
             self._log.warning(
-                "the cluster refuses to fill the place of a placeholder; it will be tried again",
+                "the cluster refuses to replace a placeholder; it will be retried",
                 topic=action.topic,
                 code=refusal.code,
                 why=refusal.message,
@@ -336,66 +317,53 @@ class PlannedCommand(NamedTuple):
     topic: Topic
 
 
-class DryRuns:
-    """Dry runs at the target cluster, retried until their command times out."""
+async def dry_run(link: ClusterLink, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
+    """Dry-run commands at the target cluster; retries last until a command times out. Returns the results in order."""
+    creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
+    changes = [[one] for one in planned if not isinstance(one.command, commands.CreateTopic)]
+    groups = await asyncio.gather(*(_dry_run_together(link, group) for group in (creates, *changes) if group))
+    by_topic = {name: result for group in groups for name, result in group.items()}
+    return [by_topic[one.command.topic] for one in planned]
 
-    def __init__(self, link: ClusterLink) -> None:
-        self._link = link
 
-    async def run(self, planned: Sequence[PlannedCommand]) -> list[commands.Clearance]:
-        """The results, in the order of the commands."""
-        creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
-        answers = await asyncio.gather(
-            *([self._creates(creates)] if creates else []),
-            *(self._change(one) for one in planned if not isinstance(one.command, commands.CreateTopic)),
-        )
-        by_topic = {name: clearance for each in answers for name, clearance in each.items()}
-        return [by_topic[one.command.topic] for one in planned]
+async def _dry_run_together(link: ClusterLink, planned: Sequence[PlannedCommand]) -> dict[str, commands.Clearance]:
+    results: dict[str, commands.Clearance] = {}
+    left, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
+    while True:
+        try:
+            refusals = await _dry_run_once(link, left)
+        except (ClusterUnreachable, NotAuthenticated) as error:
+            refusals = dict.fromkeys((one.topic.name for one in left), _unreachable(error))
+        for one in left:
+            refusal = refusals[one.topic.name]
+            if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
+                results[one.command.topic] = _result(refusal)
+        left = [one for one in left if one.command.topic not in results]
+        if not left:
+            return results
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
 
-    async def _creates(self, planned: Sequence[PlannedCommand]) -> dict[str, commands.Clearance]:
-        cleared: dict[str, commands.Clearance] = {}
-        left, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
-        while left:
-            wanted = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in left]
-            refusals = await self._link.create(wanted, validate_only=True)
-            for one in left:
-                refusal = refusals[one.topic.name]
-                if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
-                    cleared[one.command.topic] = _result(refusal)
-            left = [one for one in left if one.command.topic not in cleared]
-            if left:
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
-        return cleared
 
-    async def _change(self, planned: PlannedCommand) -> dict[str, commands.Clearance]:
-        backoff_s, started_s = BACKOFF_S_MIN, _now_s()
-        while True:
-            try:
-                refusal = await self._try(planned)
-            except (ClusterUnreachable, NotAuthenticated) as unreachable:
-                refusal = Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(unreachable), retriable=True)
-            if refusal is None or not refusal.retriable or _has_timed_out(planned.command, started_s):
-                return {planned.command.topic: _result(refusal)}
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
+async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) -> Mapping[str, Refusal | None]:
+    command, topic = planned[0]
+    match command:
+        case commands.CreateTopic():
+            topics = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
+            return await link.create(topics, validate_only=True)
+        case commands.CreatePartitions():
+            seen = (await link.metadata([topic.name])).topics.get(topic.name)
+            first = len(seen.partitions) if seen is not None else 0
+            more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
+            return await link.add_partitions([more], validate_only=True)
+        case commands.AlterTopicConfigs():
+            return {topic.name: await set_configs(link, topic.name, topic.configs, validate_only=True)}
+        case _:
+            return {topic.name: None}
 
-    async def _try(self, planned: PlannedCommand) -> Refusal | None:
-        command, topic = planned
-        match command:
-            case commands.CreatePartitions():
-                seen = (await self._link.metadata([topic.name])).topics.get(topic.name)
-                first = len(seen.partitions) if seen is not None else 0
-                more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
-                return (await self._link.add_partitions([more], validate_only=True))[topic.name]
-            case commands.AlterTopicConfigs():
-                has = (await self._link.configs([topic.name])).get(topic.name, ())
-                puts, deletes = config_steps(has, topic.configs)
-                if not puts and not deletes:
-                    return None
-                return await self._link.alter_configs(topic.name, puts, deletes, validate_only=True)
-            case _:
-                return None
+
+def _unreachable(error: Exception) -> Refusal:
+    return Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(error), retriable=True)
 
 
 def _now_s() -> float:
@@ -410,8 +378,5 @@ def _has_timed_out(command: commands.TopicCommand, started_s: float) -> bool:
 def _result(refusal: Refusal | None) -> commands.Clearance:
     if refusal is None:
         return commands.Clearance()
-    if refusal.retriable:
-        return commands.Clearance(
-            refusal.code, f"The cluster that carries decisions out does not answer: {refusal.message}"
-        )
-    return commands.Clearance(refusal.code, refusal.message)
+    why = f"The target cluster does not answer: {refusal.message}" if refusal.retriable else refusal.message
+    return commands.Clearance(refusal.code, why)

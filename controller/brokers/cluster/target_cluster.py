@@ -18,22 +18,23 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import (
+    Action,
     ActionRunner,
     AddPartitions,
     Create,
     Delete,
-    DryRuns,
     FillPlaceholders,
     PlannedCommand,
     SetConfigs,
     action_of,
+    dry_run,
 )
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, Clearance
 from controller.machine.state import Topic
@@ -95,7 +96,6 @@ class TargetCluster:
         self._sink: CommandSink
         self._watch: ClusterWatch
         self._actions: ActionRunner
-        self._dry_runs: DryRuns
 
     # --- the port
 
@@ -104,7 +104,6 @@ class TargetCluster:
         self._loop = asyncio.get_running_loop()
         self._watch = ClusterWatch(self.link, controller, self, self._owns)
         self._actions = ActionRunner(self.link, self, self._log)
-        self._dry_runs = DryRuns(self.link)
         self.resume()
         work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
         self._tasks = [controller.background(each) for each in work]
@@ -145,7 +144,7 @@ class TargetCluster:
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[Clearance]:
         """The cluster's dry-run results for planned commands, in order."""
-        cleared = await self._dry_runs.run(planned)
+        cleared = await dry_run(self.link, planned)
         if any(clearance.error_code for clearance in cleared):
             self._scan_now.set()  # what is in the way may be something that was not seen yet
         return cleared
@@ -186,40 +185,36 @@ class TargetCluster:
     def topic(self, name: TopicName) -> Topic | None:
         return self._sink.store.durable_named(name)
 
-    def created(self, action: Create) -> None:
-        self._record_change(action.topic)
-        self._watch.confirm(action.topic)
-
-    def creation_refused(self, action: Create, refusal: Refusal) -> None:
-        self._log.warning("the cluster refuses a creation", topic=action.topic, code=refusal.code, why=refusal.message)
-        sink = self._sink
-        sink.observe(
-            RefuseCreation(
-                request_id=sink.new_request_id("refused"),
-                at_ms=sink.now_ms(),
-                topic=action.topic,
-                topic_id=action.topic_id,
-                error_code=refusal.code,
-                message=refusal.message,
-            )
-        )
-        self._changed_at.pop(action.topic, None)
-        self._scan_now.set()
-
-    def finished(self, action: AddPartitions | Delete | SetConfigs, refusal: Refusal | None) -> None:
+    def finished(self, action: Action, refusal: Refusal | None) -> None:
         self._record_change(action.topic)
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
-        sink = self._sink
-        sink.observe(
-            FinishChange(
-                request_id=action.request_id, at_ms=sink.now_ms(), topic=action.topic, error_code=code, message=message
-            )
-        )
         if refusal is not None:
-            self._log.warning("the cluster refuses a change", topic=action.topic, code=code, why=message)
-            if isinstance(action, Delete):
-                self.deleted.pop(action.topic_id, None)
-            sink.background(self._rescan(action.topic))
+            kind = type(action).__name__
+            self._log.warning("the cluster refuses a change", change=kind, topic=action.topic, code=code, why=message)
+        if not isinstance(action, Create):
+            assert isinstance(action, AddPartitions | Delete | SetConfigs), "only these are reported"
+            request_id, at_ms = action.request_id, self._sink.now_ms()
+            self._sink.observe(
+                FinishChange(request_id=request_id, at_ms=at_ms, topic=action.topic, error_code=code, message=message)
+            )
+            if refusal is not None:
+                if isinstance(action, Delete):
+                    self.deleted.pop(action.topic_id, None)
+                self._sink.background(self._rescan(action.topic))
+        elif refusal is None:
+            self._watch.confirm(action.topic)
+        else:
+            self._sink.observe(
+                RefuseCreation(
+                    **stamp(self._sink, "refused"),
+                    topic=action.topic,
+                    topic_id=action.topic_id,
+                    error_code=code,
+                    message=message,
+                )
+            )
+            self._changed_at.pop(action.topic, None)
+            self._scan_now.set()
 
     async def _rescan(self, name: TopicName) -> None:
         await self._sink.decided()

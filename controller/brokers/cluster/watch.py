@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
 from controller.brokers.cluster.reconciliation import OpenWork, differs, known
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
     ChangeLogDirs,
@@ -29,7 +29,7 @@ from controller.machine.commands.commands import (
 from controller.machine.discovering import OBSERVED, is_provisional
 from controller.machine.state import Broker, Topic
 from events.catalog import Configs, Endpoint
-from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
+from events.names import BrokerId, Offset, TopicId, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200  # the loop serves others in between
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
@@ -93,8 +93,7 @@ class ClusterWatch:
             if mine is None or mine.fenced or not _is_same(mine, one):
                 self._sink.observe(
                     UnfenceBroker(
-                        request_id=self._id(f"broker-{one.broker_id}"),
-                        at_ms=self._sink.now_ms(),
+                        **stamp(self._sink, f"broker-{one.broker_id}"),
                         broker_id=one.broker_id,
                         reason="live in the cluster",
                     )
@@ -104,8 +103,7 @@ class ClusterWatch:
             if broker_id not in live:
                 self._sink.observe(
                     FenceBroker(
-                        request_id=self._id(f"broker-{broker_id}"),
-                        at_ms=self._sink.now_ms(),
+                        **stamp(self._sink, f"broker-{broker_id}"),
                         broker_id=broker_id,
                         reason="not live in the cluster",
                     )
@@ -115,8 +113,7 @@ class ClusterWatch:
     def _register(self, seen: SeenBroker) -> None:
         self._sink.observe(
             RegisterBroker(
-                request_id=self._id(f"broker-{seen.broker_id}"),
-                at_ms=self._sink.now_ms(),
+                **stamp(self._sink, f"broker-{seen.broker_id}"),
                 broker_id=seen.broker_id,
                 incarnation=_incarnation(seen),
                 rack=seen.rack,
@@ -163,8 +160,7 @@ class ClusterWatch:
         """Submit the topic as the cluster has it; `topic` is the known state."""
         self._sink.observe(
             DiscoverTopic(
-                request_id=self._id(),
-                at_ms=self._sink.now_ms(),
+                **stamp(self._sink, "observed"),
                 topic=seen.name,
                 topic_id=seen.topic_id,
                 partitions=seen.partitions,
@@ -189,8 +185,7 @@ class ClusterWatch:
                     if not any(topic.name in seen for seen in shown.values()):
                         self._sink.observe(
                             DiscoverDeletion(
-                                request_id=self._id(),
-                                at_ms=self._sink.now_ms(),
+                                **stamp(self._sink, "observed"),
                                 topic=topic.name,
                                 topic_id=topic.topic_id,
                                 reason=DELETED_THERE,
@@ -241,8 +236,7 @@ class ClusterWatch:
             if (log_dirs, cordoned) != (broker.log_dirs, broker.cordoned):
                 self._sink.observe(
                     ChangeLogDirs(
-                        request_id=self._id(f"broker-{broker.broker_id}"),
-                        at_ms=self._sink.now_ms(),
+                        **stamp(self._sink, f"broker-{broker.broker_id}"),
                         broker_id=broker.broker_id,
                         log_dirs=log_dirs,
                         cordoned=cordoned,
@@ -313,13 +307,7 @@ class ClusterWatch:
             self.report(topic, seen, why=CREATED_HERE)
         at = topic.created_offset
         self._sink.observe(
-            ConfirmMetadata(
-                request_id=self._id("applied"),
-                at_ms=self._sink.now_ms(),
-                brokers=fresh,
-                offset=at,
-                after=Offset(at - 1),
-            )
+            ConfirmMetadata(**stamp(self._sink, "applied"), brokers=fresh, offset=at, after=Offset(at - 1))
         )
         return True
 
@@ -333,9 +321,6 @@ class ClusterWatch:
             *(_answer_or_none(self._link.metadata_from(address, names)) for address in addresses)
         )
         return {broker: dict(look.topics) for broker, look in zip(ids, looks, strict=True) if look is not None}
-
-    def _id(self, origin: str = "observed") -> RequestId:
-        return self._sink.new_request_id(origin)
 
 
 async def _answer_or_none(look: Awaitable[T]) -> T | None:

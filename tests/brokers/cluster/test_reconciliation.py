@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import msgspec
 import pytest
 
@@ -12,7 +14,7 @@ from controller.brokers.cluster.actions import (
     FillPlaceholders,
     SetConfigs,
     action_of,
-    config_steps,
+    set_configs,
 )
 from controller.brokers.cluster.link import SeenTopic
 from controller.brokers.cluster.reconciliation import brokers_of, differs, known, open_work_of, unfinished_topics
@@ -84,10 +86,13 @@ def test_what_events_want_done() -> None:
     )] == [type(None), Create, FillPlaceholders]  # fmt: skip
 
 
-def test_steps_of_configs() -> None:
-    before, after = (("a", "1"), ("b", "2")), (("b", "3"), ("c", "4"))
-    assert config_steps(before, after) == ({"b": "3", "c": "4"}, ["a"])
-    assert config_steps(after, after) == ({}, [])
+async def test_configs_that_differ_are_set_and_deleted() -> None:
+    link = AsyncMock()
+    link.configs.return_value = {"t": (("a", "1"), ("b", "2"))}
+    await set_configs(link, TopicName("t"), (("b", "3"), ("c", "4")))
+    link.alter_configs.assert_awaited_once_with("t", {"b": "3", "c": "4"}, ["a"], False)
+    assert await set_configs(link, TopicName("t"), (("a", "1"), ("b", "2"))) is None
+    link.alter_configs.assert_awaited_once()
 
 
 def test_differences() -> None:

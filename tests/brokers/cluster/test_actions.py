@@ -1,4 +1,4 @@
-"""What raises while it is carried out counts as refused, and the rest of the round is done."""
+"""An action that raises counts as refused; the other actions of the round are applied."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Link:
         _raise_on("bad" in names)
         return dict.fromkeys(names)
 
-    async def grow(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
+    async def add_partitions(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
         _raise_on(topics[0].topic == "bad")
         return {topics[0].topic: None}
 
@@ -50,17 +50,11 @@ def _raise_on(wanted: bool) -> None:
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
 
-class ActionListener:
-    """What became of actions."""
+class Listener:
+    """The results of actions by topic: an error code, 0 for success."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
-
-    def created(self, action: Create) -> None:
-        self.seen[action.topic] = 0
-
-    def creation_refused(self, action: Create, refusal: Refusal) -> None:
-        self.seen[action.topic] = refusal.code
 
     def finished(self, action: Any, refusal: Refusal | None) -> None:
         self.seen[action.topic] = 0 if refusal is None else refusal.code
@@ -76,20 +70,20 @@ def action(kind: type[Any], name: str) -> Any:
 
 
 @on_virtual_time
-async def test_what_raises_is_refused_alone_and_the_queue_goes_on() -> None:
+async def test_an_action_that_raises_is_refused_alone() -> None:
     for kind in (Create, Delete, AddPartitions, SetConfigs):
-        carried = ActionListener()
-        carrier = ActionRunner(Link(), carried, get_logger())  # type: ignore[arg-type]
+        listener = Listener()
+        runner = ActionRunner(Link(), listener, get_logger())  # type: ignore[arg-type]
         with capture_logs() as lines:
-            running = asyncio.create_task(carrier.run())
+            running = asyncio.create_task(runner.run())
             for name in ("a", "bad", "b"):
-                carrier.enqueue(action(kind, name))
+                runner.enqueue(action(kind, name))
             await asyncio.sleep(60)
-            assert carried.seen == {"a": 0, "bad": -1, "b": 0}, kind
-            carrier.enqueue(action(kind, "c"))
+            assert listener.seen == {"a": 0, "bad": -1, "b": 0}, kind
+            runner.enqueue(action(kind, "c"))
             await asyncio.sleep(1)
-            assert carried.seen["c"] == 0
-            assert carrier.pending.total() == 0
+            assert listener.seen["c"] == 0
+            assert runner.pending.total() == 0
             assert [(line["event"], line["action"], line["topic"]) for line in lines] == [
                 ("action failed", kind.__name__, "bad")
             ]
