@@ -152,7 +152,7 @@ class ClusterLink:
     """A connection to one cluster. `bootstrap` lists brokers to start with."""
 
     def __init__(self, bootstrap: str, security: Security) -> None:
-        self._bootstrap = [_address(part) for part in bootstrap.split(",")]
+        self._bootstrap = [_parse_address(part) for part in bootstrap.split(",")]
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
@@ -172,7 +172,7 @@ class ClusterLink:
     def close(self) -> None:
         self.connections.close()
 
-    # --- looks
+    # --- reads
 
     async def metadata(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
         """Metadata of these topics (None for all) from one broker. Raises ClusterUnreachable."""
@@ -333,7 +333,7 @@ class ClusterLink:
         return refusals
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     host, _, port = text.strip().rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Final
 
@@ -53,34 +54,6 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None for the highest that all brokers share."""
     leaders_balanced_every_s: float | None = None
     """How often preferred leaders are elected; None for never."""
-
-
-class QuorumEpoch:
-    """What is recorded of the epochs that this process leads in."""
-
-    def __init__(self, controller: CommandSink, replication: QuorumReplication, options: KraftOptions) -> None:
-        self._controller = controller
-        self._replication = replication
-        self._options = options
-
-    def begin(self) -> None:
-        """Record the epoch that the quorum is in, which this process leads."""
-        quorum = self._replication.quorum
-        me = quorum.me
-        host, port = quorum.place_of(me)
-        self._controller.observe(
-            BeginQuorumEpoch(
-                **stamp(self._controller, "kraft"),
-                node_id=me.id,
-                kraft_version=quorum.kraft_version,
-                host=host,
-                port=port,
-                directory_id=me.directory,
-                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
-                epoch_min=quorum.epoch,
-                priority=quorum.options.priority,
-            )
-        )
 
 
 CHECK_S: Final = 0.25
@@ -170,18 +143,11 @@ async def balance_leaders(controller: CommandSink, every_s: float) -> None:
     """Elect preferred leaders periodically, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
-        try:
-            await balance_once(controller)
-        except LogClosed:
-            continue  # the log is being recovered: at the next turn
-
-
-async def balance_once(controller: CommandSink) -> None:
-    """Have the leaderships of all topics looked at once. Raises LogClosed."""
-    async for part in walk(controller):
-        names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
-        if names:
-            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
+        with suppress(LogClosed):  # the log is being recovered: next time
+            async for part in walk(controller):
+                names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
+                if names:
+                    controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
 
 
 def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
@@ -213,7 +179,6 @@ class KraftBrokers:
         self._stopped = False
         # Made at the start:
         self._controller: CommandSink
-        self.epoch: QuorumEpoch
         self.membership: Membership
         self.confirmations: Confirmations
         self._readiness: Readiness
@@ -222,12 +187,11 @@ class KraftBrokers:
         options, projector = self._options, self.projector
         self._controller = controller
         projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
-        self.epoch = QuorumEpoch(controller, self.replication, options)
         self.membership = Membership(
             controller, projector, self.replication, options.session_timeout_ms / 1000, self._clock
         )
         self.confirmations = Confirmations(controller, self.replication.applied)
-        self._readiness = Readiness(controller, self._fetched_by, self.confirmations.take)
+        self._readiness = Readiness(controller, self._fetched_by, self.confirmations.confirm)
         self.node.on_fetched = self._readiness.fetched
         checks = Checks(controller, self.replication, self.membership, options, lambda: projector.mark.adopted)
         self._tasks.append(controller.background(checks.run()))
@@ -244,18 +208,15 @@ class KraftBrokers:
 
     def on_events(self, records: Sequence[Recorded]) -> None:
         end = self.replication.applied
-        self.confirmations.note(end, records[-1].offset)
+        self.confirmations.record(end, records[-1].offset)
         for record in records:
-            self._follow(record)
+            match record.event:
+                case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
+                    self.membership.on_event(event)
+                    self.confirmations.forget(event.broker_id)
             self.unreadable.on_event(record.event)
         if self.replication.leads and not self._stopped:
             self._readiness.on_events(records, end)
-
-    def _follow(self, record: Recorded) -> None:
-        match record.event:
-            case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
-                self.membership.on_event(event)
-                self.confirmations.forget(event.broker_id)
 
     def resume(self) -> None:
         """This process now leads. Brokers start with a whole session; other brokers that the log may hold are
@@ -269,9 +230,26 @@ class KraftBrokers:
                 self._controller.observe(
                     UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a real broker")
                 )
-        self.epoch.begin()
+        self._begin_epoch()
         self.unreadable.warn()
         self.on_lead()
+
+    def _begin_epoch(self) -> None:
+        quorum = self.replication.quorum
+        host, port = quorum.place_of(quorum.me)
+        self._controller.observe(
+            BeginQuorumEpoch(
+                **stamp(self._controller, "kraft"),
+                node_id=quorum.me.id,
+                kraft_version=quorum.kraft_version,
+                host=host,
+                port=port,
+                directory_id=quorum.me.directory,
+                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
+                epoch_min=quorum.epoch,
+                priority=quorum.options.priority,
+            )
+        )
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """Metrics: name, description, value."""

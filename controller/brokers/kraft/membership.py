@@ -71,24 +71,6 @@ TOPICS_AT_ONCE: Final = 500
 logger = structlog.get_logger("topicwright.kraft")
 
 
-class Directories:
-    """The log directory ids of each broker, as of its registration."""
-
-    def __init__(self) -> None:
-        self._own: dict[BrokerId, frozenset[bytes]] = {}
-
-    def registered(self, broker_id: BrokerId, directories: Iterable[bytes]) -> None:
-        self._own[broker_id] = frozenset(directories)
-
-    def forget(self, broker_id: BrokerId) -> None:
-        self._own.pop(broker_id, None)
-
-    def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
-        """True if the broker registered without this directory."""
-        own = self._own.get(BrokerId(broker_id), frozenset())
-        return bool(own) and directory not in own and directory not in RESERVED_DIRECTORIES
-
-
 class Membership:
     """The registered brokers as of the last durable commit. `clock` is monotonic, in seconds."""
 
@@ -105,7 +87,8 @@ class Membership:
         self._replication = replication
         self._clock = clock
         self._sessions = Sessions(session_timeout_s, clock())
-        self._directories = Directories()
+        self._directories: dict[BrokerId, frozenset[bytes]] = {}
+        """The log directory ids of each broker, as of its registration."""
         self._applied_ends: dict[BrokerId, int] = {}
         """By broker, the metadata log end that it reported as applied."""
         self._leaving: dict[BrokerId, int] = {}
@@ -199,16 +182,17 @@ class Membership:
 
     def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
         """True if the broker is known not to have this log directory. Logs a warning."""
-        anothers = self._directories.is_unknown_directory(broker_id, directory)
-        if anothers:
+        own = self._directories.get(BrokerId(broker_id), frozenset())
+        is_unknown = bool(own) and directory not in own and directory not in RESERVED_DIRECTORIES
+        if is_unknown:
             logger.warning(
-                "replicas are reported in a log directory that the broker has not: a second process with its id?",
+                "a broker reports replicas in an unknown log directory: a second process with its id?",
                 broker=broker_id,
                 directory=directory.hex(),
             )
-        return anothers
+        return is_unknown
 
-    # --- who comes and goes
+    # --- registrations
 
     def unchanged_for_s(self) -> float:
         """Seconds since a broker last registered or was unfenced."""
@@ -221,13 +205,13 @@ class Membership:
         broker_id = event.broker_id
         match event:
             case BrokerRegistered(details=details):
-                self._directories.registered(broker_id, () if details is None else details.log_dirs)
+                self._directories[broker_id] = frozenset(() if details is None else details.log_dirs)
                 self._leaving.pop(broker_id, None)
                 self._applied_ends.pop(broker_id, None)
                 self.restart_unchanged()
             case BrokerUnfenced():
                 self.restart_unchanged()
             case BrokerUnregistered():
-                self._directories.forget(broker_id)
+                self._directories.pop(broker_id, None)
                 self._sessions.forget(broker_id)
                 self._applied_ends.pop(broker_id, None)

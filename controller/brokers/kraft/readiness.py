@@ -120,7 +120,7 @@ class AppliedOffsets:
         self._ends = [end]
         self._offsets = [offset]
 
-    def note(self, end: int, offset: Offset) -> None:
+    def record(self, end: int, offset: Offset) -> None:
         """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
         if end == self._ends[-1]:
             self._offsets[-1] = offset
@@ -143,37 +143,37 @@ class Confirmations:
         self._controller = controller
         self._applied = AppliedOffsets(end, controller.last_offset)
         self._submitted: dict[BrokerId, Offset] = {}
-        self._taken: dict[BrokerId, Offset] = {}
+        self._confirmed: dict[BrokerId, Offset] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def note(self, end: int, offset: Offset) -> None:
+    def record(self, end: int, offset: Offset) -> None:
         """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
-        self._applied.note(end, offset)
+        self._applied.record(end, offset)
 
     def confirm_applied(self, broker_id: BrokerId, end: int) -> None:
         """A broker has applied the metadata log below `end`."""
-        self.take(broker_id, self._applied.event_at(end))
+        self.confirm(broker_id, self._applied.event_at(end))
 
-    def take(self, broker_id: BrokerId, offset: Offset) -> None:
+    def confirm(self, broker_id: BrokerId, offset: Offset) -> None:
         """A broker has applied all events up to `offset`; ignored if no topic waits."""
         if offset <= self._reach(broker_id) or not self._controller.has_waiting_topics():
             return
-        self._taken[broker_id] = offset
+        self._confirmed[broker_id] = offset
         live = self._controller.store.durable_cluster.live
         reached = min(map(self._reach, live), default=Offset(-1))
         fresh = [each for each in live if self._submitted.get(each, -1) < reached]
         if fresh:
             self._submit(dict.fromkeys(fresh, reached))
-        if self._taken and self._timer is None:
+        if self._confirmed and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._on_timer)
 
     def _reach(self, broker_id: BrokerId) -> Offset:
-        return max(self._taken.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
+        return max(self._confirmed.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
 
     def forget(self, broker_id: BrokerId) -> None:
         """A broker came or went: its confirmations no longer count."""
         self._submitted.pop(broker_id, None)
-        self._taken.pop(broker_id, None)
+        self._confirmed.pop(broker_id, None)
 
     def restart(self, end: int) -> None:
         self._applied = AppliedOffsets(end, self._controller.last_offset)
@@ -181,13 +181,13 @@ class Confirmations:
 
     def clear(self) -> None:
         self._submitted.clear()
-        self._taken.clear()
+        self._confirmed.clear()
         self._stop_timer()
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._taken:
-            self._submit(dict(self._taken))
+        if self._confirmed:
+            self._submit(dict(self._confirmed))
 
     def _submit(self, reached: dict[BrokerId, Offset]) -> None:
         """Submit one command for each reached offset; later confirmations stay."""
@@ -198,9 +198,9 @@ class Confirmations:
             self._controller.observe(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
             for broker_id in brokers:
                 self._submitted[broker_id] = offset
-                if self._taken[broker_id] <= offset:
-                    del self._taken[broker_id]
-        if not self._taken:
+                if self._confirmed[broker_id] <= offset:
+                    del self._confirmed[broker_id]
+        if not self._confirmed:
             self._stop_timer()
 
     def _stop_timer(self) -> None:

@@ -14,7 +14,7 @@ from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHa
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
 from controller.apis.kraft.epochs import BrokerEpochs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
-from controller.brokers.kraft.membership import Directories, Membership, Sessions
+from controller.brokers.kraft.membership import Membership, Sessions
 from controller.brokers.kraft.readiness import AppliedOffsets
 from controller.brokers.kraft.registration import refusal
 from controller.controller_api import ControllerApi
@@ -32,7 +32,15 @@ from controller.machine.decision import Answer
 from controller.machine.observing import unfence
 from controller.machine.partitions.rules import is_kept_up
 from controller.machine.state import Broker, Cluster, DictTopics, State
-from events.catalog import Endpoint, Partition, SupportedFeature, Upkeep
+from events.catalog import (
+    BrokerDetails,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Endpoint,
+    Partition,
+    SupportedFeature,
+    Upkeep,
+)
 from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -148,35 +156,45 @@ def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
 
 def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
     applied = AppliedOffsets(10, Offset(3))
-    applied.note(15, Offset(7))
-    applied.note(15, Offset(9))
-    applied.note(20, Offset(12))
+    applied.record(15, Offset(7))
+    applied.record(15, Offset(9))
+    applied.record(20, Offset(12))
     found = [(end, applied.event_at(end)) for end in (9, 10, 14, 15, 19, 20, 99)]
     assert found == [(9, -1), (10, 3), (14, 3), (15, 9), (19, 9), (20, 12), (99, 12)]
 
 
-def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() -> None:
-    known = Directories()
-    assert not known.is_unknown_directory(1, TWO), "it registered before: nothing is known of it"
-    known.registered(BrokerId(1), (ONE,))
+def membership_with(*log_dirs: bytes) -> Membership:
+    """Broker 1 has registered with these log directories."""
+    membership = Membership(Mock(), Mock(), Mock(), 9.0, lambda: 0.0)
+    register(membership, *log_dirs)
+    return membership
+
+
+def register(membership: Membership, *log_dirs: bytes) -> None:
+    details = BrokerDetails((), (), log_dirs)
+    membership.on_event(BrokerRegistered(BrokerId(1), 1, ONE.hex(), None, (), details))
+
+
+def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() -> None:
+    known = membership_with(ONE)
     lost = bytes(15) + b"\1"
     assert [known.is_unknown_directory(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
-    known.registered(BrokerId(1), (TWO,))
+    assert not known.is_unknown_directory(2, TWO), "registered before this process started"
+    register(known, TWO)
     assert [known.is_unknown_directory(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
-    known.registered(BrokerId(1), ())
+    register(known)
     assert not known.is_unknown_directory(1, TWO), "one that does not report its directories"
-    known.forget(BrokerId(1))
+    register(known, TWO)
+    known.on_event(BrokerUnregistered(BrokerId(1), 1, ""))
     assert not known.is_unknown_directory(1, ONE)
 
 
-def test_its_word_on_where_replicas_lie_is_refused() -> None:
+def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
     api: Any = Granting()
-    known = Directories()
-    known.registered(BrokerId(1), (ONE,))
-    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", known))
+    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", membership_with(ONE)))
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
     answer = asyncio.run(handler(RequestContext(73, 0), request))
-    assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
+    assert answer.error_code == 77, "the broker retries with back-off"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Put:
         self.commands.append((command.brokers, command.offset, command.after))
 
     def take(self, broker_id: int, offset: int) -> None:
-        self.gathered.take(BrokerId(broker_id), Offset(offset))
+        self.gathered.confirm(BrokerId(broker_id), Offset(offset))
 
 
 @on_virtual_time
