@@ -31,7 +31,7 @@ _OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.B
 
 class UnknownBroker(Exception):
     def __init__(self, broker_id: int, known: Sequence[int]) -> None:
-        super().__init__(f"there is no simulated broker {broker_id}; known are {', '.join(map(str, known)) or 'none'}")
+        super().__init__(f"no simulated broker {broker_id}; known: {', '.join(map(str, known)) or 'none'}")
 
 
 class SimulatedBroker:

@@ -204,7 +204,7 @@ async def test_a_stopped_broker_can_be_stopped_and_a_running_one_started() -> No
 async def test_a_broker_that_is_not_there() -> None:
     stage = await Stage(brokers=2).start()
     for action in (stage.brokers.stop_broker, stage.brokers.start_broker, lambda n: stage.brokers.set_delay(n, 1)):
-        with pytest.raises(UnknownBroker, match=r"there is no simulated broker 9; known are 1, 2"):
+        with pytest.raises(UnknownBroker, match=r"no simulated broker 9; known: 1, 2"):
             action(9)
 
 

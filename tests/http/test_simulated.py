@@ -48,7 +48,7 @@ async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused() -> None:
         for method, path in (("POST", "stop"), ("POST", "start"), ("PUT", "delay")):
             reply = await one.request(method, f"/simulated/brokers/9/{path}", 404, json={"delay_ms": 0})
             assert (reply["error"], reply["code"]) == ("BROKER_ID_NOT_REGISTERED", 102)
-            assert reply["message"] == "there is no simulated broker 9; known are 1, 2, 3"
+            assert reply["message"] == "no simulated broker 9; known: 1, 2, 3"
         wishes = {
             b'{"delay_ms": -1}': "delay_ms: Expected `int` >= 0",
             b'{"delay_ms": 3600001}': "delay_ms: Expected `int` <= 3600000",

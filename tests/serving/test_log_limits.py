@@ -45,7 +45,7 @@ def test_each_kind_has_its_bound_whoever_causes_it_and_takes_nothing_from_anothe
         "connection_closed",
         "a controller cannot be reached",
         "quorum",
-        "this release cannot say what was decided",
+        "unsupported record: this node will not lead",
     )
     for _ in range(1000):
         for kind in kinds:

@@ -79,7 +79,7 @@ class BrokerConnection:
             (size,) = _SIZE.unpack(await self._reader.readexactly(4))
             if not 0 <= size <= self._response_bytes_max:
                 raise ClusterUnreachable(
-                    f"{host}:{port} announces an answer of {size} bytes; at most {self._response_bytes_max} are taken"
+                    f"{host}:{port} announces a response of {size} bytes; the limit is {self._response_bytes_max}"
                 )
             return await self._reader.readexactly(size)
         except (OSError, asyncio.IncompleteReadError) as error:
@@ -107,7 +107,7 @@ class BrokerConnection:
             answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, SaslAuthenticateResponse)
             if answer.error_code:
                 why = answer.error_message or f"error {answer.error_code}"
-                raise NotAuthenticated(f"{host}:{port} does not take the credentials: {why}")
+                raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
             return answer.auth_bytes
 
         try:
@@ -118,7 +118,7 @@ class BrokerConnection:
                     raise NotAuthenticated(f"{host}:{port} does not offer {security.mechanism}")
                 await security.authenticate(exchange)
         except TimeoutError:
-            raise ClusterUnreachable(f"{host}:{port} does not answer SASL") from None
+            raise ClusterUnreachable(f"{host}:{port} does not answer during SASL authentication") from None
 
 
 class Connections:
@@ -158,7 +158,7 @@ class Connections:
                 return await connection.exchange(payload)
         except TimeoutError:
             host, port = address
-            raise ClusterUnreachable(f"{host}:{port} has not answered within {within_s:g} s") from None
+            raise ClusterUnreachable(f"{host}:{port} did not answer within {within_s:g} s") from None
 
     async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
         """Send a message to a broker and return the response. Raises ClusterUnreachable."""
@@ -179,11 +179,9 @@ def decode_message(api_key: int, version: int, payload: bytes, answer: type[M], 
     try:
         number, message = decode_response(api_key, version, payload)
     except MalformedRequest as malformed:
-        raise ClusterUnreachable(
-            f"{address[0]}:{address[1]} sends an answer that cannot be read: {malformed}"
-        ) from malformed
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} sent an invalid response: {malformed}") from malformed
     if number != CORRELATION_ID:
-        raise ClusterUnreachable(f"{address[0]}:{address[1]} answers request {number}, not {CORRELATION_ID}")
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} answered request {number} instead of {CORRELATION_ID}")
     assert isinstance(message, answer), "the codec gives the message of the API"
     return message
 

@@ -61,7 +61,7 @@ class Security(msgspec.Struct, frozen=True):
                 key = given.get("ssl.key.location")
                 context.load_cert_chain(given["ssl.certificate.location"], key, given.get("ssl.key.password"))
         except (OSError, ssl.SSLError) as error:
-            raise BadCredentials(f"the TLS files for the cluster cannot be used: {error}") from error
+            raise BadCredentials(f"invalid TLS files for the cluster: {error}") from error
         if given.get("ssl.endpoint.identification.algorithm", "https") == "none":
             context.check_hostname = False
         if given.get("enable.ssl.certificate.verification", "true") == "false":
@@ -87,10 +87,10 @@ def security_of(properties: Mapping[str, str]) -> Security:
         return Security(properties, tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
     if mechanism not in MECHANISMS:
-        raise BadCredentials(f"sasl.mechanism={mechanism} is not spoken; allowed: {', '.join(MECHANISMS)}")
+        raise BadCredentials(f"sasl.mechanism={mechanism} is not supported; allowed: {', '.join(MECHANISMS)}")
     for key in ("sasl.username", "sasl.password"):
         if not properties.get(key):
-            raise BadCredentials(f"{key} is missing, which {mechanism} needs")
+            raise BadCredentials(f"{key} is missing; {mechanism} needs it")
     return Security(properties, tls, mechanism)
 
 

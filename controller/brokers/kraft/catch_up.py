@@ -220,9 +220,9 @@ class TreeHeads:
                     roots[voter] = root
         root, others = differing(roots)
         who = ", ".join(map(str, sorted(others)))
-        self.difference = f"below event {size} voters have other events than most: {who}"
+        self.difference = f"voters {who} differ from the majority in the events below {size}"
         if root is None:
-            self.difference = f"below event {size} voters {who} have different events"
+            self.difference = f"voters {who} differ in the events below {size}"
         logger.error(
             "voters have different histories", why=self.difference, roots={k: v.hex() for k, v in roots.items()}
         )

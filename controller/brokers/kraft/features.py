@@ -54,14 +54,14 @@ def unsupported_feature(features: Features) -> str | None:
     """An error for the first unsupported feature level; None if all are supported."""
     if (level := dict(features).get(METADATA_VERSION_FEATURE, 0)) < METADATA_VERSION_MIN:
         return (
-            f"metadata.version is {level}, and has to be {METADATA_VERSION_MIN} (3.7) or higher: "
+            f"metadata.version is {level}; it must be {METADATA_VERSION_MIN} (3.7) or higher: "
             "raise it with kafka-features.sh first"
         )
     for name, level in features:
         known = SUPPORTED.get(name)
         if known is None or not known.lowest <= level <= known.highest:
-            allowed = "is not known" if known is None else f"is supported from {known.lowest} to {known.highest}"
-            return f"feature {name} has level {level}, and {allowed}"
+            allowed = "is unknown" if known is None else f"is not supported; allowed: {known.lowest} to {known.highest}"
+            return f"feature {name} has level {level}, which {allowed}"
     return None
 
 

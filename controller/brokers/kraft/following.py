@@ -125,7 +125,9 @@ class Following:
         here = self._log.next_offset
         if ours.first - here != self._offset_gap:
             self._offset_gap = ours.first - here
-            logger.warning("events have other offsets here", metadata=batch.base_offset, there=ours.first, here=here)
+            logger.warning(
+                "event offsets differ from the leader's", metadata=batch.base_offset, there=ours.first, here=here
+            )
         if ours.root and ours.first == here:
             self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
         self._projector.begin_at(batch.base_offset)
@@ -133,8 +135,8 @@ class Following:
             records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
             recorder.take_all(records, ours.values)
         except Exception as error:  # whatever a leader wrote, this node must start again
-            why = f"the events of the batch at offset {batch.base_offset} do not fit: {error}"[:UNFIT_CHARACTERS_MAX]
-            logger.error("events of another voter do not fit: its records are taken", why=why)
+            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
+            logger.error("events of another voter do not apply: importing its records instead", why=why)
             self._projector.mark_unsupported(why)
             self._projector.end_import()
             return None
@@ -142,7 +144,9 @@ class Following:
             theirs = [record for _, record in numbered(batch)]
             different = first_difference(map(decode_record, self._projector.values), theirs) or "written otherwise"
             logger.error(
-                "a batch is not what its events mean to this release", metadata=batch.base_offset, why=different
+                "the records of a batch differ from the projection of its events",
+                metadata=batch.base_offset,
+                why=different,
             )
             self._projector.mark_unsupported(different)
         commit = recorder.take_commit()
@@ -200,7 +204,7 @@ class Following:
         if found is not None:
             self._projector.import_ids(found.ids)
             if found.unsupported is not None:
-                logger.error("this release cannot say what was decided: it will not lead", what=found.unsupported)
+                logger.error("unsupported record: this node will not lead", what=found.unsupported)
         self._projector.begin_import(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
         return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
@@ -282,7 +286,7 @@ class Following:
             recorder.take(record, value, indexed=record.cause.command != FOLLOW)
         self._commit_import(recorder, records)
         if page.first + len(records) == page.end:
-            logger.info("events that were missed are copied from another voter", end=page.end)
+            logger.info("missed events were copied from another voter", end=page.end)
         return records
 
 

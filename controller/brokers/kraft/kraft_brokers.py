@@ -51,7 +51,7 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     session_timeout_ms: int
     metadata_version: int | None = None
-    """None for the highest that all brokers share."""
+    """None for the highest level that all brokers support."""
     leaders_balanced_every_s: float | None = None
     """How often preferred leaders are elected; None for never."""
 
@@ -106,7 +106,7 @@ class Checks:
             return  # the cluster's own controller left it at its level, and may come back
         level = shared if wanted is None else min(wanted, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
-            reason = "the highest that all brokers share" if wanted is None else "--metadata-version"
+            reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
             features = self._features_with(level)
             self._membership.restart_unchanged()
             if await self._voters_support(features):

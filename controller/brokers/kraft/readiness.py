@@ -102,7 +102,7 @@ class BrokerProbe:
 def _is_success(code: int) -> bool:
     """Raises ProbeFailed for errors that a retry does not cure."""
     if code in _DENIED:
-        raise ProbeFailed(f"the broker refuses to be probed (error {code})")
+        raise ProbeFailed(f"the broker denies the probe (error {code})")
     return code == 0
 
 
@@ -310,7 +310,7 @@ class Readiness:
                 elif not await self._more(broker_id):
                     idle_s += WAIT_S
         except ProbeFailed as why:
-            logger.info("broker not probed: its heartbeats say what it has applied", broker=broker_id, why=str(why))
+            logger.info("broker cannot be probed; relying on its heartbeats", broker=broker_id, why=str(why))
         finally:
             if connection is not None:
                 connection.close()

@@ -44,17 +44,17 @@ def refusal(
     session timeout."""
     if request.cluster_id != cluster_id:
         return Refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID, f"it belongs to cluster {request.cluster_id}, this is {cluster_id}"
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the broker belongs to cluster {request.cluster_id}, not to {cluster_id}",
         )
     known = cluster.brokers.get(BrokerId(request.broker_id))
     if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
         return Refused(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "another broker with this id is alive, or was until a moment ago: it may register when that one's "
-            "session has ended",
+            "another broker with this id has a session: register again when the session session has ended",
         )
     if request.is_migrating_zk_broker:
-        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers that still use ZooKeeper cannot register")
+        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")
     return (
         _out_of_bounds(request)
         or _bad_directories(request, cluster.brokers.values())
@@ -65,7 +65,7 @@ def refusal(
 
 def _out_of_bounds(request: BrokerRegistrationRequest) -> Refused | None:
     if request.broker_id < 0:
-        return Refused(ErrorCode.INVALID_REGISTRATION, f"no broker has the id {request.broker_id}")
+        return Refused(ErrorCode.INVALID_REGISTRATION, f"invalid broker id {request.broker_id}")
     if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(request.log_dirs) > DIRECTORIES_MAX:
         return Refused(
             ErrorCode.INVALID_REGISTRATION,
@@ -103,7 +103,7 @@ def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int
     for name, level in sorted(finalized.items()):
         lowest, highest = ranges.get(name, (0, 0))
         if level and not lowest <= level <= highest:
-            why = f"it supports {name} {lowest} to {highest}, and the cluster has {level}"
+            why = f"the broker supports {name} {lowest} to {highest}; the cluster has level {level}"
             return Refused(ErrorCode.UNSUPPORTED_VERSION, why)
     return None
 

@@ -178,7 +178,9 @@ class QuorumReplication:
 
     def _veto(self) -> None:
         if self.following.unsupported and self.quorum.can_lead:
-            logger.error("this node follows and votes, but will not lead", why=self.following.unsupported)
+            logger.error(
+                "this node follows and votes, but will not lead: unsupported records", why=self.following.unsupported
+            )
             self._node.veto(False)
 
     def _wish(self, recorder: Recorder) -> None:

@@ -245,16 +245,16 @@ def _several_voters(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no metadata folder": (_no_partition, "is not a metadata folder: name the metadata.log.dir"),
+    "no metadata folder": (_no_partition, "is not a metadata folder: pass the metadata.log.dir"),
     "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
     "a broker's": (_of_a_broker, "is that of node 7, a broker; the controller is node 3000"),
-    "corrupt": (_flip, "the checksum of the batch at offset"),
-    "cut": (_cut, "not a whole batch of format 2"),
-    "gap": (_without_its_beginning, "begins at offset 500, and has no checkpoint of what is before it"),
+    "corrupt": (_flip, "wrong checksum in the batch at offset"),
+    "cut": (_cut, "not a complete batch of format 2"),
+    "gap": (_without_its_beginning, "begins at offset 500 and has no checkpoint of the records before it"),
     "in a transaction": (_with(encode_record(BeginTransactionRecord(name="x"))), "ends within a transaction"),
     "too old": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=16))),
-        "metadata.version is 16, and has to be 17 (3.7) or higher",
+        "metadata.version is 16; it must be 17 (3.7) or higher",
     ),
     "too new": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
@@ -324,7 +324,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         code_given = main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")])
         process.kill()
     assert code_given == 2
-    assert "is in use: stop the Kafka node that runs there first" in capsys.readouterr().err
+    assert "is in use: stop its Kafka node first" in capsys.readouterr().err
     assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
 
 
@@ -345,7 +345,7 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     assert main(["handback", "--to", str(other), "--data", data]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main(["handback", "--to", str(other), "--data", data, "--replace"]) == 2
-    assert "is of cluster elsewhere, not of cluster" in capsys.readouterr().err
+    assert "belongs to cluster elsewhere, not to cluster" in capsys.readouterr().err
     _with(encode_record(ACL))(source)
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
     assert "is ahead, with epoch 1" in capsys.readouterr().err

@@ -40,10 +40,10 @@ def test_batches_are_read_as_they_were_written(
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        (lambda data: data[:-1], "byte 0: not a whole batch of format 2"),
-        (lambda data: data[:30], "byte 0: 30 bytes are less than the head of a batch"),
-        (lambda data: data[:-1] + b"x", "byte 0: the checksum of the batch at offset 7 does not fit"),
-        (lambda data: data[:16] + b"\1" + data[17:], "byte 0: not a whole batch of format 2 .format 1"),
+        (lambda data: data[:-1], "byte 0: not a complete batch of format 2"),
+        (lambda data: data[:30], "byte 0: 30 bytes are too short for a batch header"),
+        (lambda data: data[:-1] + b"x", "byte 0: wrong checksum in the batch at offset 7"),
+        (lambda data: data[:16] + b"\1" + data[17:], "byte 0: not a complete batch of format 2 .format 1"),
         (lambda data: data + b"more", f"byte {68 + 5}: 4 bytes are less"),
     ],
     ids=["cut", "short", "changed", "format", "rest"],
@@ -58,12 +58,12 @@ def test_what_is_broken_is_refused(damage: object, error: str) -> None:
     ("at", "lie", "error"),
     [
         (57, b"\0\0\0\0", "byte 0: a batch at offset 7, epoch 1, of 0 records"),
-        (57, b"\0\0\0\2", "of 2 records up to .0"),
-        (23, b"\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0", "of 1 records up to .1"),
-        (61, b"\x01", "the batch at offset 7 ends early"),
-        (61, b"\x60", "the batch at offset 7 ends early"),
-        (61, b"\x04", "the batch at offset 7 ends early"),
-        (66, b"\x7e", "the batch at offset 7 ends early"),
+        (57, b"\0\0\0\2", "2 records, last offset delta 0"),
+        (23, b"\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0", "1 records, last offset delta 1"),
+        (61, b"\x01", "the batch at offset 7 is too short"),
+        (61, b"\x60", "the batch at offset 7 is too short"),
+        (61, b"\x04", "the batch at offset 7 is too short"),
+        (66, b"\x7e", "the batch at offset 7 is too short"),
     ],
     ids=["none", "too many", "gap", "record back", "record beyond", "record short", "value beyond"],
 )

@@ -73,8 +73,8 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
     [
         (registration(), False, 0, ""),
         (registration(broker_id=2, log_dirs=(TWO,)), False, 0, ""),
-        (registration(cluster_id="other"), True, 104, "it belongs to cluster other, this is cluster"),
-        (registration(incarnation_id=TWO), True, 101, "another broker with this id is alive"),
+        (registration(cluster_id="other"), True, 104, "the broker belongs to cluster other, not to cluster"),
+        (registration(incarnation_id=TWO), True, 101, "another broker with this id has a session"),
         (registration(incarnation_id=TWO), False, 0, ""),
         (registration(is_migrating_zk_broker=True), False, 102, "ZooKeeper"),
         (registration(log_dirs=()), False, 119, "No directories"),
@@ -82,11 +82,11 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
         (registration(log_dirs=(bytes(15) + b"\5",)), False, 119, "Reserved directory"),
         (registration(broker_id=2), False, 119, "Broker 1 is already registered with directory"),
         (registration(listeners=()), False, 119, "no listeners"),
-        (registration(broker_id=-1), False, 119, "no broker has the id -1"),
+        (registration(broker_id=-1), False, 119, "invalid broker id -1"),
         (registration(log_dirs=tuple(one.to_bytes(16, "big") for one in range(300, 557))), False, 119, "more than 256"),
         (registration(listeners=(Listener(name="A", host="a", port=1),) * 101), False, 119, "more than 100 listeners"),
-        (registration(levels=(1, 19)), False, 35, "it supports metadata.version 1 to 19, and the cluster has 25"),
-        (registration(features=()), False, 35, "it supports metadata.version 1 to 1"),
+        (registration(levels=(1, 19)), False, 35, "metadata.version 1 to 19; the cluster has level 25"),
+        (registration(features=()), False, 35, "the broker supports metadata.version 1 to 1"),
     ],
 )  # fmt: skip
 def test_registrations_are_refused_as_by_kafka(
@@ -102,7 +102,7 @@ def test_every_finalized_feature_must_be_supported() -> None:
     cluster = Cluster(features=(("group.version", 1), ("metadata.version", 25), ("transaction.version", 0)))
     refused = refusal(registration(), cluster, "cluster", has_session=False)
     assert refused is not None
-    assert refused.why == "it supports group.version 0 to 0, and the cluster has 1"
+    assert refused.why == "the broker supports group.version 0 to 0; the cluster has level 1"
 
 
 def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:

@@ -48,7 +48,7 @@ async def test_what_a_broker_knows_and_leads() -> None:
         assert not await probe.knows("unknown")
         assert await probe.leads({TopicName("known"): (0, 1)})
         assert not await probe.leads({TopicName("known"): (1, 2)})
-        with pytest.raises(ProbeFailed, match="refuses to be probed"):
+        with pytest.raises(ProbeFailed, match="denies the probe"):
             await probe.knows("denied")
         probe.close()
         assert await probe.knows("known"), "over another connection"

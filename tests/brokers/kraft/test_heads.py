@@ -72,7 +72,7 @@ async def test_who_differs_from_most_does_not_lead(
                 assert [each.replication.tree_heads.difference for each in (one, other)] == [None] * 2
             case "a follower":
                 await until(lambda: one.replication.tree_heads.difference is not None)
-                assert f"other events than most: {one.seat.id}" in str(one.replication.tree_heads.difference)
+                assert f"voters {one.seat.id} differ from the majority" in str(one.replication.tree_heads.difference)
                 assert not one.node.quorum.can_lead
                 assert other.replication.tree_heads.difference is None
                 one.load()
@@ -93,5 +93,5 @@ async def test_of_two_that_differ_nobody_is_right(tmp_path: Path, monkeypatch: p
         await leader.commit(COMMANDS[:4])
         await one.follow(lambda: one.log.next_offset == leader.log.next_offset)
         await until(lambda: one.replication.tree_heads.difference is not None)
-        assert "have different events" in str(one.replication.tree_heads.difference)
+        assert "differ in the events" in str(one.replication.tree_heads.difference)
         assert (one.node.quorum.can_lead, one.node.quorum.distrusted) == (True, frozenset())

@@ -303,7 +303,7 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
             assert isinstance(beaten, BrokerHeartbeatResponse)
             assert beaten.error_code == code
     assert cluster.controller is not None
-    assert "it belongs to cluster another" in cluster.controller.output
+    assert "the broker belongs to cluster another" in cluster.controller.output
     cluster.wait_live()
 
 

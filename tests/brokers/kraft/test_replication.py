@@ -231,7 +231,7 @@ async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_r
         for again in (False, True):
             if again:
                 desk.load()
-            assert "do not fit" in desk.replication.following.unsupported
+            assert "do not apply" in desk.replication.following.unsupported
         assert not desk.node.quorum.can_lead
 
 

@@ -40,7 +40,7 @@ def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[Metada
     theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
     for number, (our, their) in enumerate(zip_longest(ours, theirs)):
         if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
-            return f"record {number} of the batch is {_shown(their)}, and its events lead to {_shown(our)}"
+            return f"record {number} of the batch is {_shown(their)}; its events project to {_shown(our)}"
     return None
 
 
@@ -127,5 +127,5 @@ def _folding(
             elif not (of_topics.apply(record) or of_cluster.apply(record) or is_ignored(record)):
                 collector.add_unsupported(f"{record_summary(record)} at offset {offset}")
         except RecordMismatch as error:
-            collector.add_unsupported(f"{record_summary(record)} at offset {offset} does not fit: {error}")
+            collector.add_unsupported(f"{record_summary(record)} at offset {offset}: {error}")
         yield

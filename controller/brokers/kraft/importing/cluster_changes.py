@@ -344,7 +344,7 @@ class ClusterChanges:
                 self._entries[record.id] = None
             case kinds.RemoveAccessControlEntryRecord():
                 if record.id not in self._entries and record.id not in self._ids_before.acls:
-                    self._collector.add_unsupported(f"an entry {record.id.hex()} is removed that is not there")
+                    self._collector.add_unsupported(f"removal of the unknown ACL {record.id.hex()}")
                     return True
                 self._entries[record.id] = None
             case _:
@@ -354,7 +354,9 @@ class ClusterChanges:
 
     def _mark_login(self, record: kinds.UserScramCredentialRecord | kinds.RemoveUserScramCredentialRecord) -> bool:
         if record.mechanism not in MECHANISMS:
-            self._collector.add_unsupported(f"a login of user {record.name!r} by SCRAM mechanism {record.mechanism}")
+            self._collector.add_unsupported(
+                f"a SCRAM credential of user {record.name!r} with mechanism {record.mechanism}"
+            )
             return False
         self._credentials[record.name, record.mechanism] = None
         return True
@@ -395,7 +397,7 @@ class ClusterChanges:
         created = [acl for acl in new if acl in gone or acl not in self._before.acls]
         yield from self._report_acl_events(AclsCreated, created)
         if twice or (len(fitting), len(created)) != (len(gone), len(new)):
-            self._collector.add_unsupported("an access control entry that holds twice, under two ids")
+            self._collector.add_unsupported("an ACL with two ids")
 
     def _report_acl_events(self, kind: type[AclsCreated | AclsDeleted], acls: list[Acl]) -> Iterator[None]:
         source = self._collector.source

@@ -46,7 +46,7 @@ def record_summary(record: MetadataRecord) -> str:
         key, at = read_uvarint(record.value, at)
         version, _ = read_uvarint(record.value, at)
     except READ_FAILURES:
-        return "a record that is none of Kafka's"
+        return "an invalid record"
     return f"a record of type {key}, version {version}"
 
 

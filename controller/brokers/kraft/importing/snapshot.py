@@ -86,7 +86,7 @@ def _of_topics(topics: Iterable[Topic], collector: EventCollector, at_ms: int) -
     for record in collector.image.all(kinds.TopicRecord):
         other = new.setdefault(shard_key(record.name), record)
         if other is not record:
-            collector.add_unsupported(f"topics {other.name!r} and {record.name!r}, whose names collide")
+            collector.add_unsupported(f"colliding topic names {other.name!r} and {record.name!r}")
         yield
     for topic in topics:
         known = new.get(shard_key(topic.name))

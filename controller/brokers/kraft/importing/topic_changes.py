@@ -180,7 +180,7 @@ class TopicChanges:
             if topic_id is not None and self._name(topic_id) == name:
                 self._pending[topic_id] = None
             elif self._image.configs_of(TOPICS, name):
-                self._collector.add_unsupported(f"configs of topic {name!r}, which is not there")
+                self._collector.add_unsupported(f"configs of the unknown topic {name!r}")
         for topic_id in list(self._pending):
             yield from self._report(topic_id)
             yield
@@ -240,7 +240,9 @@ class TopicChanges:
         key = shard_key(record.name)
         standing = self._topic_id_under(key)
         if standing is not None:
-            self._collector.add_unsupported(f"topic {record.name!r} is created while {self._name(standing)!r} is there")
+            self._collector.add_unsupported(
+                f"topic {record.name!r} is created although {self._name(standing)!r} exists"
+            )
         elif self._load(record.topic_id):
             self._collector.add_unsupported(f"topic {record.name!r} has the id of {self._name(record.topic_id)!r}")
         else:

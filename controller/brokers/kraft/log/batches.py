@@ -108,11 +108,13 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
         try:
             records = tuple(_records(data, head.position + HEADER_BYTES, head.end, count))
         except IndexError:
-            raise _broken(where, head.position, f"the batch at offset {head.base_offset} ends early") from None
+            raise _broken(
+                where, head.position, f"the batch at offset {head.base_offset} is too short for its records"
+            ) from None
         for offset, (key, value) in enumerate(records if head.is_control else (), head.base_offset):
             why = _why_no_control_record(key, value)
             if why:
-                raise _broken(where, head.position, f"the control record at offset {offset}: {why}")
+                raise _broken(where, head.position, f"invalid control record at offset {offset}: {why}")
         yield RecordBatch(
             head.base_offset, head.epoch, head.timestamp_ms, records, head.is_control, data[head.position : head.end]
         )
@@ -146,18 +148,22 @@ def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[
     size = len(data)
     while at < size:
         if size - at < HEADER_BYTES:
-            raise _broken(where, at, f"{size - at} bytes are less than the head of a batch")
+            raise _broken(where, at, f"{size - at} bytes are too short for a batch header")
         base, length, epoch, magic, checksum = _FRONT.unpack_from(data, at)
         end = at + LENGTH_END + length
         if magic != _MAGIC or end > size or length < HEADER_BYTES - LENGTH_END:
-            raise _broken(where, at, f"not a whole batch of format 2 (format {magic}, {length} bytes announced)")
+            raise _broken(where, at, f"not a complete batch of format 2 (format {magic}, length {length})")
         if crc32c.crc32c(data[at + _CRC_END : end]) != checksum:
-            raise _broken(where, at, f"the checksum of the batch at offset {base} does not fit")
+            raise _broken(where, at, f"wrong checksum in the batch at offset {base}")
         attributes, delta, timestamp_ms, _, _, _, _, count = _BACK.unpack_from(data, at + _CRC_END)
         if attributes & 7:
             raise _broken(where, at, f"the batch at offset {base} is compressed")
         if base < 0 or epoch < 0 or count < 1 or delta != count - 1:
-            raise _broken(where, at, f"a batch at offset {base}, epoch {epoch}, of {count} records up to +{delta}")
+            raise _broken(
+                where,
+                at,
+                f"invalid batch header: offset {base}, epoch {epoch}, {count} records, last offset delta {delta}",
+            )
         yield BatchHead(base, base + delta, epoch, timestamp_ms, bool(attributes & _CONTROL), at, end)
         at = end
 
@@ -165,7 +171,7 @@ def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[
 def _why_no_control_record(key: bytes | None, value: bytes) -> str:
     """Why a control record is invalid; empty if it is valid or of an unknown type."""
     if key is None or len(key) < _CONTROL_KEY_BYTES:
-        return "no key with a type"
+        return "the key has no type"
     kind = _CONTROL_MESSAGES.get(control_type(key))
     try:
         message = None if kind is None else decode_control(kind, value)
@@ -178,7 +184,7 @@ def _why_no_control_record(key: bytes | None, value: bytes) -> str:
             return f"kraft.version {version}"
         case kinds.Voters(voters=voters):
             ids = {each.voter_id for each in voters if each.voter_id >= 0 and each.endpoints}
-            return "" if ids and len(ids) == len(voters) else "voters without an id or endpoint of their own"
+            return "" if ids and len(ids) == len(voters) else "every voter needs an endpoint and an id of its own"
     return ""
 
 

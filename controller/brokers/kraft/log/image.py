@@ -203,7 +203,7 @@ class MetadataImage:
     def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
         topic = self._kept[kinds.TopicRecord].pop((record.topic_id,), None)
         if not isinstance(topic, kinds.TopicRecord):
-            raise RecordMismatch(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} refers to an unknown topic")
         del self.partitions[record.topic_id]
         self._configs.pop((projection.TOPICS, topic.name), None)
 
@@ -220,13 +220,13 @@ class MetadataImage:
         partitions = self._of_topic(record)
         before = partitions.get(record.partition_id)
         if before is None:
-            raise RecordMismatch(f"{record} is of no partition")
+            raise RecordMismatch(f"{record} refers to an unknown partition")
         partitions[record.partition_id] = _merged(before, record)
 
     def _of_topic(self, record: PartitionRecord | kinds.PartitionChangeRecord) -> dict[int, PartitionRecord]:
         partitions = self.partitions.get(record.topic_id)
         if partitions is None:
-            raise RecordMismatch(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} refers to an unknown topic")
         return partitions
 
     def _change_broker(self, record: kinds.BrokerRegistrationChangeRecord) -> None:
@@ -245,7 +245,7 @@ class MetadataImage:
     def _broker(self, record: MetadataRecord, broker_id: int, epoch: int) -> RegisterBrokerRecord:
         known = self._kept[RegisterBrokerRecord].get((broker_id,))
         if not isinstance(known, RegisterBrokerRecord) or known.broker_epoch != epoch:
-            raise RecordMismatch(f"{record} is of no registered broker")
+            raise RecordMismatch(f"{record} refers to an unregistered broker or an old epoch")
         return known
 
     def _clear_elr(self, record: kinds.ClearElrRecord) -> None:

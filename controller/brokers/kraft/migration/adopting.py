@@ -76,7 +76,7 @@ def read_image(folder: KafkaFolder) -> MetadataImage:
         else:
             image.fold(folder.batches)
     except (RecordMismatch, MalformedRecord) as error:
-        raise FolderError(f"{folder.path} holds a metadata log that contradicts itself: {error}") from error
+        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
     return image
 
 
@@ -102,7 +102,7 @@ def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpoch
     if place is None:
         raise FolderError(
             f"{folder.path}: the controller's listener is called {', '.join(places) or 'nothing'}; "
-            f"with kraft.version 1 only {batches.CONTROLLER_LISTENER} can be taken over"
+            f"with kraft.version 1 only {batches.CONTROLLER_LISTENER} can be adopted"
         )
     return catalog.QuorumEpochBegun(
         epoch, voter.voter_id, kraft_version, place.host, place.port, voter.voter_directory_id
@@ -122,7 +122,7 @@ def _leader(folder: KafkaFolder) -> int:
 def _check_one_voter(folder: KafkaFolder, voters: list[int]) -> None:
     if len(voters) != 1:
         raise FolderError(
-            f"{folder.path}: the quorum has the voters {voters}; only a cluster with one controller can be taken over"
+            f"{folder.path}: the quorum has the voters {voters}; only a cluster with one controller can be adopted"
         )
 
 
@@ -130,7 +130,7 @@ def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
     try:
         return decode_control(kind, pair[1])
     except MalformedRecord as error:
-        raise FolderError(f"{folder.path} holds a metadata log that contradicts itself: {error}") from error
+        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
 
 
 # --- what cannot be led on
@@ -138,14 +138,13 @@ def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
 
 def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> None:
     if image.in_transaction:
-        raise FolderError(
-            f"{folder.path}: the log ends within a transaction of Kafka's controller: start that once, to have it ended"
-        )
+        raise FolderError(f"{folder.path}: the log ends within a transaction: start Kafka's controller once to end it")
     if (why := unsupported_feature(image.features)) is not None:
         raise FolderError(f"{folder.path}: {why}")
     if any(each.broker_id == quorum.node_id for each in image.all(kinds.RegisterBrokerRecord)):
         raise FolderError(
-            f"{folder.path}: node {quorum.node_id} is controller and broker; it has to be a controller alone"
+            f"{folder.path}: node {quorum.node_id} is both controller and broker; only a node with "
+            "process.roles=controller can be adopted"
         )
 
 

@@ -99,9 +99,9 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
     except OSError as error:
         raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
     except BrokenBatch as error:
-        raise FolderError(f"{error}: restore the folder from a copy") from error
+        raise FolderError(f"{error}: restore the folder from a backup") from error
     if not batches and (checkpoint is None or checkpoint.end_offset == 0):
-        raise FolderError(f"{partition} holds no records: its node never joined a cluster")
+        raise FolderError(f"{partition} has no records: its node never joined a cluster")
     return KafkaFolder(
         path=partition.parent,
         cluster_id=properties["cluster.id"],
@@ -123,7 +123,7 @@ def refuse_if_in_use(folder: Path) -> None:
         try:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            raise FolderError(f"{folder} is in use: stop the Kafka node that runs there first") from None
+            raise FolderError(f"{folder} is in use: stop its Kafka node first") from None
 
 
 def _partition_folder(path: Path) -> Path:
@@ -132,7 +132,7 @@ def _partition_folder(path: Path) -> Path:
     if path.name == PARTITION and path.is_dir():
         return path.absolute()
     raise FolderError(
-        f"{path} is not a metadata folder: name the metadata.log.dir (or the first of log.dirs) of a Kafka node, which "
+        f"{path} is not a metadata folder: pass the metadata.log.dir (or the first of log.dirs) of a Kafka node, which "
         f"holds {PARTITION}"
     )
 
@@ -147,7 +147,7 @@ def _newest_checkpoint(partition: Path) -> Checkpoint | None:
     batches = tuple(decode_batches(data, str(path)))
     last = batches[-1] if batches else None
     if last is None or not last.is_control or control_type(last.records[-1][0]) != SNAPSHOT_FOOTER:
-        raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a copy")
+        raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a backup")
     return Checkpoint(end, epoch, data, batches)
 
 
@@ -164,7 +164,7 @@ def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) ->
     first = batches[0].base_offset if batches else 0
     covered = checkpoint.end_offset if checkpoint is not None else 0
     if first > covered:
-        raise FolderError(f"{partition} begins at offset {first}, and has no checkpoint of what is before it")
+        raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:
         return (), cut  # all of it is in the checkpoint, which was fetched since
     return tuple(batches), cut
@@ -173,7 +173,7 @@ def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) ->
 def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch]:
     for batch in decode_batches(data, str(segment)):
         if batch.base_offset != expected:
-            raise FolderError(f"{segment}: a batch begins at offset {batch.base_offset}, not at {expected}")
+            raise FolderError(f"{segment}: expected a batch at offset {expected}, found offset {batch.base_offset}")
         yield batch
         expected = batch.last_offset + 1
 
@@ -263,12 +263,12 @@ def copy_partition(source: Path, target: Path) -> None:
 
 def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: str, replace: bool) -> None:
     if not replace:
-        raise FolderError(f"{folder} is not empty: name another folder, or say --replace to have it renamed first")
+        raise FolderError(f"{folder} is not empty: choose another folder, or pass --replace to rename this one first")
     if aside.exists():
-        raise FolderError(f"{aside} is there, from a handback before: move it away first")
+        raise FolderError(f"{aside} exists from an earlier handback: move it away first")
     known = read_folder(folder)
     if known.cluster_id != cluster_id:
-        raise FolderError(f"{folder} is of cluster {known.cluster_id}, not of {cluster_id}")
+        raise FolderError(f"{folder} belongs to cluster {known.cluster_id}, not to {cluster_id}")
     refuse_if_in_use(folder)
     if (known.epoch, known.end_offset) > (files.last_epoch, files.end):
         raise FolderError(

@@ -96,7 +96,7 @@ def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -
         (kinds.UnknownRecord(value=b"\1\x78\2\0"), "a record of type 120, version 2 in a snapshot"),
         (kinds.ZkMigrationStateRecord(zk_migration_state=1), "ZkMigrationStateRecord in a snapshot"),
         (kinds.TopicRecord(name="a.udit", topic_id=b"\6" * 16), "topic 'a.udit' has no partitions"),
-        (kinds.TopicRecord(name="orders", topic_id=b"\6" * 16), "topics 'orders' and 'orders', whose names collide"),
+        (kinds.TopicRecord(name="orders", topic_id=b"\6" * 16), "colliding topic names 'orders' and 'orders'"),
         (partition(ORDERS, 9, 2), "the partitions of topic 'orders' have gaps"),
     ],
 )

@@ -16,19 +16,19 @@ UNFOLDABLE: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
         (kinds.UnknownRecord(value=b"\x01\x78\x02\x00"),),
         "a record of type 120, version 2 at offset 37",
     ),
-    "no record": ((kinds.UnknownRecord(value=b""),), "a record that is none of Kafka's at offset 37"),
+    "no record": ((kinds.UnknownRecord(value=b""),), "an invalid record at offset 37"),
     "a newer metadata.version": (
         (level("metadata.version", 99),),
         "feature metadata.version has level 99, and is supported from 17 to 33",
     ),
-    "an older metadata.version": ((level("metadata.version", 16),), "metadata.version is 16, and has to be 17 (3.7)"),
+    "an older metadata.version": ((level("metadata.version", 16),), "metadata.version is 16; it must be 17 (3.7)"),
     "a new feature": ((level("new.version", 1),), "feature new.version has level 1, and is not known"),
     "a migration": ((kinds.ZkMigrationStateRecord(zk_migration_state=2),), "ZkMigrationStateRecord at offset 37"),
     "a login of a new kind": (
         (kinds.UserScramCredentialRecord(name="eve", mechanism=9),),
-        "a login of user 'eve' by SCRAM mechanism 9",
+        "a SCRAM credential of user 'eve' with mechanism 9",
     ),
-    "an entry twice": ((ENTRY, replace(ENTRY, id=b"\x55" * 16)), "an access control entry that holds twice"),
+    "an entry twice": ((ENTRY, replace(ENTRY, id=b"\x55" * 16)), "an ACL with two ids"),
     "no such entry": ((kinds.RemoveAccessControlEntryRecord(id=b"\x55" * 16),), f"an entry {'55' * 16} is removed"),
     "a name that collides": (
         (kinds.TopicRecord(name="pay.eu", topic_id=PAY), partition(PAY, 0, 2)),

@@ -142,7 +142,7 @@ def test_damage_in_a_segment_that_is_not_the_last_is_told_with_its_place(tmp_pat
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(LogCorrupted, match=rf"{path.name}, byte {len(data) // 2}: the checksum of the batch"):
+    with pytest.raises(LogCorrupted, match=rf"{path.name}, byte {len(data) // 2}: wrong checksum in the batch"):
         opened(tmp_path, segment_bytes=200)
 
 

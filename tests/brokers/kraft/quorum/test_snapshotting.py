@@ -155,7 +155,10 @@ async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: 
     ("record", "why"),
     [
         (NEWER, "RecordMismatch: 1 records of a newer release, the first begins with 01 ff 01 00"),
-        ((None, encode_record(kinds.RemoveTopicRecord(topic_id=b"t" * 16))), "RecordMismatch: .* is of no topic"),
+        (
+            (None, encode_record(kinds.RemoveTopicRecord(topic_id=b"t" * 16))),
+            "RecordMismatch: .* refers to an unknown topic",
+        ),
         ((None, b"\x01\x02\x00"), "MalformedRecord: .*"),
     ],
     ids=["newer", "unknown topic", "malformed"],
