@@ -166,10 +166,10 @@ class ActionRunner:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            again = {action.topic: action for actions in await self._run_round(round_) for action in actions}
+            retries = {action.topic: action for actions in await self._run_round(round_) for action in actions}
             for action in round_:
-                if action.topic in again:
-                    self._retry_later(again[action.topic])
+                if action.topic in retries:
+                    self._retry_later(retries[action.topic])
                 else:
                     self._attempts.pop(action.topic, None)
                     self._done(action.topic)
@@ -178,8 +178,8 @@ class ActionRunner:
         self._delayed[action.topic] = action
         attempts = self._attempts[action.topic]
         self._attempts[action.topic] += 1
-        rest_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
-        asyncio.get_running_loop().call_later(rest_s, self._retry, action)
+        delay_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
+        asyncio.get_running_loop().call_later(delay_s, self._retry, action)
 
     def _retry(self, action: Action) -> None:
         if self._delayed.get(action.topic) is action:
@@ -194,15 +194,15 @@ class ActionRunner:
 
     def _next_round(self) -> list[Action]:
         """The oldest action of each topic; the rest stays queued, in order."""
-        taken: dict[TopicName, Action] = {}
-        left: list[Action] = []
+        next_round: dict[TopicName, Action] = {}
+        waiting: list[Action] = []
         for action in self._queue:
-            if action.topic in taken or action.topic in self._delayed or len(taken) >= TOPICS_PER_ROUND:
-                left.append(action)
+            if action.topic in next_round or action.topic in self._delayed or len(next_round) >= TOPICS_PER_ROUND:
+                waiting.append(action)
             else:
-                taken[action.topic] = action
-        self._queue = left
-        return list(taken.values())
+                next_round[action.topic] = action
+        self._queue = waiting
+        return list(next_round.values())
 
     async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
         creates = [one for one in actions if isinstance(one, Create)]
@@ -284,9 +284,9 @@ class ActionRunner:
             if topic is None or seen is None:
                 return []
             replicas = {
-                index: brokers_of(mine)
-                for index, (mine, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
-                if brokers_of(mine) != theirs.replicas and set(theirs.replicas) < set(brokers_of(mine))
+                index: brokers_of(ours)
+                for index, (ours, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
+                if brokers_of(ours) != theirs.replicas and set(theirs.replicas) < set(brokers_of(ours))
             }
             refusal = await self._link.reassign(action.topic, replicas) if replicas else None
         except (ClusterUnreachable, NotAuthenticated):
@@ -328,18 +328,18 @@ async def dry_run(link: ClusterLink, planned: Sequence[PlannedCommand]) -> list[
 
 async def _dry_run_together(link: ClusterLink, planned: Sequence[PlannedCommand]) -> dict[str, commands.Clearance]:
     results: dict[str, commands.Clearance] = {}
-    left, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
+    waiting, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
     while True:
         try:
-            refusals = await _dry_run_once(link, left)
+            refusals = await _dry_run_once(link, waiting)
         except (ClusterUnreachable, NotAuthenticated) as error:
-            refusals = dict.fromkeys((one.topic.name for one in left), _unreachable(error))
-        for one in left:
+            refusals = dict.fromkeys((one.topic.name for one in waiting), _unreachable(error))
+        for one in waiting:
             refusal = refusals[one.topic.name]
             if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
                 results[one.command.topic] = _result(refusal)
-        left = [one for one in left if one.command.topic not in results]
-        if not left:
+        waiting = [one for one in waiting if one.command.topic not in results]
+        if not waiting:
             return results
         await asyncio.sleep(backoff_s)
         backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)

@@ -200,8 +200,10 @@ class ClusterLink:
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
         """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
-        wanted = tuple(configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
-        request, kind = configs_api.DescribeConfigsRequest(resources=wanted), configs_api.DescribeConfigsResponse
+        resources = tuple(
+            configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics
+        )
+        request, kind = configs_api.DescribeConfigsRequest(resources=resources), configs_api.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
         return {
             TopicName(result.resource_name): tuple(
@@ -263,10 +265,10 @@ class ClusterLink:
         """Create or validate topics. Topics of different requests that are only batched here do not share one request's
         limit."""
         refusals: dict[str, Refusal | None] = {}
-        for some in split_by_limit(topics):
+        for batch in split_by_limit(topics):
             times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
-            begin = partial(self._admin.create_topics, some, **times, validate_only=validate_only)
-            refusals |= await self._all([topic.topic for topic in some], begin)
+            begin = partial(self._admin.create_topics, batch, **times, validate_only=validate_only)
+            refusals |= await self._all([topic.topic for topic in batch], begin)
         return refusals
 
     async def add_partitions(

@@ -89,16 +89,16 @@ def differs(topic: Topic, seen: SeenTopic) -> bool:
     """True if the cluster has the topic otherwise; configs are not compared."""
     if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
         return True
-    return any(_differs(mine, theirs) for mine, theirs in zip(topic.partitions, seen.partitions, strict=True))
+    return any(_differs(ours, theirs) for ours, theirs in zip(topic.partitions, seen.partitions, strict=True))
 
 
-def _differs(mine: catalog.Partition, theirs: SeenPartition) -> bool:
+def _differs(ours: catalog.Partition, theirs: SeenPartition) -> bool:
     """ISRs are compared as sets. If the cluster's ISR is empty (KIP-966), our last members stay."""
-    if (mine.leader, mine.leader_epoch) != (theirs.leader, theirs.leader_epoch):
+    if (ours.leader, ours.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True
-    if brokers_of(mine) != theirs.replicas:
+    if brokers_of(ours) != theirs.replicas:
         return True
-    return bool(theirs.isr) and set(mine.isr) != set(theirs.isr)
+    return bool(theirs.isr) and set(ours.isr) != set(theirs.isr)
 
 
 def brokers_of(partition: catalog.Partition) -> tuple[BrokerId, ...]:

@@ -27,7 +27,7 @@ from controller.machine.commands.commands import (
     UnfenceBroker,
 )
 from controller.machine.discovering import OBSERVED, is_provisional
-from controller.machine.state import Broker, Topic
+from controller.machine.state import Topic
 from events.catalog import Configs, Endpoint
 from events.names import BrokerId, Offset, TopicId, TopicName, shard_key
 
@@ -76,55 +76,41 @@ class ClusterWatch:
 
     async def scan(self) -> None:
         """Scan brokers and topics once. Raises ClusterUnreachable."""
-        payload, look = await self._link.all_metadata()
-        await self._report_brokers(look.brokers)
+        payload, metadata = await self._link.all_metadata()
+        await self._report_brokers(metadata.brokers)
         if payload == self._payload:
             return
-        agrees = await self._compare(look)
-        agrees = await self._report_deleted(look) and agrees
+        agrees = await self._compare(metadata)
+        agrees = await self._report_deleted(metadata) and agrees
         self._payload = payload if agrees else None
 
     async def _report_brokers(self, seen: Sequence[SeenBroker]) -> None:
-        sink, brokers = self._sink, self._sink.store.durable_cluster.brokers
+        sink, cluster = self._sink, self._sink.store.durable_cluster
         for one in seen:
-            mine = brokers.get(one.broker_id)
-            if mine is None or not _is_same(mine, one):
-                self._register(one)
-            if mine is None or mine.fenced or not _is_same(mine, one):
-                self._sink.observe(
-                    UnfenceBroker(
-                        **stamp(self._sink, f"broker-{one.broker_id}"),
+            broker, stamped = cluster.brokers.get(one.broker_id), stamp(sink, f"broker-{one.broker_id}")
+            incarnation = f"cluster-{one.host}:{one.port}"
+            is_same = broker is not None and (broker.incarnation, broker.rack) == (incarnation, one.rack)
+            if not is_same:
+                sink.observe(
+                    RegisterBroker(
+                        **stamped,
                         broker_id=one.broker_id,
-                        reason="live in the cluster",
+                        incarnation=incarnation,
+                        rack=one.rack,
+                        endpoints=(Endpoint(LISTENER, one.host, one.port),),
                     )
                 )
-        live = {one.broker_id for one in seen}
-        for broker_id in sink.store.durable_cluster.live:
-            if broker_id not in live:
-                self._sink.observe(
-                    FenceBroker(
-                        **stamp(self._sink, f"broker-{broker_id}"),
-                        broker_id=broker_id,
-                        reason="not live in the cluster",
-                    )
-                )
+            if broker is None or broker.fenced or not is_same:
+                sink.observe(UnfenceBroker(**stamped, broker_id=one.broker_id, reason="live in the cluster"))
+        for broker_id in set(sink.store.durable_cluster.live) - {one.broker_id for one in seen}:
+            stamped = stamp(sink, f"broker-{broker_id}")
+            sink.observe(FenceBroker(**stamped, broker_id=broker_id, reason="not live in the cluster"))
         await sink.decided()
 
-    def _register(self, seen: SeenBroker) -> None:
-        self._sink.observe(
-            RegisterBroker(
-                **stamp(self._sink, f"broker-{seen.broker_id}"),
-                broker_id=seen.broker_id,
-                incarnation=_incarnation(seen),
-                rack=seen.rack,
-                endpoints=(Endpoint(LISTENER, seen.host, seen.port),),
-            )
-        )
-
-    async def _compare(self, look: ClusterMetadata) -> bool:
+    async def _compare(self, metadata: ClusterMetadata) -> bool:
         """Submit all differences. Returns whether there were none."""
-        agrees, fresh = True, list[SeenTopic]()
-        for topics in _slices(look.topics.values()):
+        agrees, new_topics = True, list[SeenTopic]()
+        for topics in _slices(metadata.topics.values()):
             for seen in topics:
                 if not self._owns(seen.name):
                     continue
@@ -135,12 +121,12 @@ class ClusterWatch:
                 if self._is_own_change(seen.name) or seen.topic_id in self._context.deleted:
                     continue
                 if topic is None or (topic.topic_id != seen.topic_id and not is_provisional(topic)):
-                    fresh.append(seen)
+                    new_topics.append(seen)
                 elif topic.name == seen.name:
                     self.report(topic, seen)
             await asyncio.sleep(0)
             await self._sink.decided()
-        for topics in _slices(fresh):
+        for topics in _slices(new_topics):
             configs = await self._link.configs([seen.name for seen in topics])
             for seen in topics:
                 topic = self._sink.store.durable(shard_key(seen.name))
@@ -170,19 +156,23 @@ class ClusterWatch:
             )
         )
 
-    async def _report_deleted(self, look: ClusterMetadata) -> bool:
+    async def _report_deleted(self, metadata: ClusterMetadata) -> bool:
         """Submit deleted topics. Returns whether there were none."""
         agrees = True
         after: str | None = None
         while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
-            missing = [topic for topic in topics if topic.name not in look.topics]
+            missing = [topic for topic in topics if topic.name not in metadata.topics]
             agrees = agrees and not missing
-            gone = [topic for topic in missing if not is_provisional(topic) and not self._context.is_busy(topic.name)]
-            if gone:
-                shown = await self._metadata_from([broker.broker_id for broker in look.brokers], [t.name for t in gone])
-                for topic in gone:
-                    if not any(topic.name in seen for seen in shown.values()):
+            deleted = [
+                topic for topic in missing if not is_provisional(topic) and not self._context.is_busy(topic.name)
+            ]
+            if deleted:
+                topics_by_broker = await self._metadata_from(
+                    [broker.broker_id for broker in metadata.brokers], [t.name for t in deleted]
+                )
+                for topic in deleted:
+                    if not any(topic.name in seen for seen in topics_by_broker.values()):
                         self._sink.observe(
                             DiscoverDeletion(
                                 **stamp(self._sink, "observed"),
@@ -202,19 +192,19 @@ class ClusterWatch:
         after: str | None = None
         while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
-            calm = [
+            settled = [
                 topic for topic in topics if topic.ready_at_ms is not None and not self._context.is_busy(topic.name)
             ]
-            configs = await self._link.configs([topic.name for topic in calm]) if calm else {}
-            differing = [topic for topic in calm if configs.get(topic.name, topic.configs) != topic.configs]
+            configs = await self._link.configs([topic.name for topic in settled]) if settled else {}
+            differing = [topic for topic in settled if configs.get(topic.name, topic.configs) != topic.configs]
             if differing:
                 await self._report_configs(differing, configs)
             await asyncio.sleep(0)
 
     async def _report_configs(self, topics: Sequence[Topic], configs: dict[TopicName, Configs]) -> None:
-        look = await self._link.metadata([topic.name for topic in topics])
+        metadata = await self._link.metadata([topic.name for topic in topics])
         for topic in topics:
-            seen = look.topics.get(topic.name)
+            seen = metadata.topics.get(topic.name)
             if seen is not None and seen.topic_id == topic.topic_id and not self._is_own_change(topic.name):
                 self.report(topic, seen, configs[topic.name])
         await self._sink.decided()
@@ -227,8 +217,8 @@ class ClusterWatch:
         cluster = self._sink.store.durable_cluster
         brokers = [cluster.brokers[broker_id] for broker_id in cluster.live]
         addresses = [(each.endpoints[0].host, each.endpoints[0].port) for each in brokers]
-        looks = await asyncio.gather(*(_answer_or_none(self._link.cordoned(address)) for address in addresses))
-        for broker, found in zip(brokers, looks, strict=True):
+        answers = await asyncio.gather(*(_answer_or_none(self._link.cordoned(address)) for address in addresses))
+        for broker, found in zip(brokers, answers, strict=True):
             if found is None:
                 continue
             cordoned = tuple(sorted(_directory_id(name) for name, is_cordoned in found.items() if is_cordoned))
@@ -271,8 +261,8 @@ class ClusterWatch:
                 self._wake.clear()
                 await self._wake.wait()
                 rest_s = CONFIRM_S_MIN
-            news = await self._confirm_some()
-            rest_s = CONFIRM_S_MIN if news else min(rest_s * 1.5, CONFIRM_S_MAX)
+            progress = await self._confirm_some()
+            rest_s = CONFIRM_S_MIN if progress else min(rest_s * 1.5, CONFIRM_S_MAX)
             await asyncio.sleep(rest_s)
 
     async def _confirm_some(self) -> bool:
@@ -284,14 +274,13 @@ class ClusterWatch:
             if name not in waiting:
                 del self._confirming[name]
         live = self._sink.store.durable_cluster.live
-        shown = await self._metadata_from(live, list(waiting)) if waiting else {}
-        news = False
-        for name, topic in waiting.items():
-            news = (
-                self._confirm_one(topic, {broker: seen[name] for broker, seen in shown.items() if name in seen}) or news
-            )
+        topics_by_broker = await self._metadata_from(live, list(waiting)) if waiting else {}
+        confirmed = [
+            self._confirm_one(topic, {broker: seen[name] for broker, seen in topics_by_broker.items() if name in seen})
+            for name, topic in waiting.items()
+        ]
         await self._sink.decided()
-        return news
+        return any(confirmed)
 
     def _confirm_one(self, topic: Topic, seen_by: dict[BrokerId, SeenTopic]) -> bool:
         new = {
@@ -299,15 +288,15 @@ class ClusterWatch:
             for broker, seen in seen_by.items()
             if seen.topic_id not in self._context.deleted and all(one.leader >= 0 for one in seen.partitions)
         }
-        fresh = tuple(broker for broker in new if broker not in topic.propagated)
-        if not fresh:
+        confirming_brokers = tuple(broker for broker in new if broker not in topic.propagated)
+        if not confirming_brokers:
             return False
         seen = max(new.values(), key=lambda one: sum(part.leader_epoch for part in one.partitions))
         if differs(topic, seen):
             self.report(topic, seen, why=CREATED_HERE)
         at = topic.created_offset
         self._sink.observe(
-            ConfirmMetadata(**stamp(self._sink, "applied"), brokers=fresh, offset=at, after=Offset(at - 1))
+            ConfirmMetadata(**stamp(self._sink, "applied"), brokers=confirming_brokers, offset=at, after=Offset(at - 1))
         )
         return True
 
@@ -317,15 +306,17 @@ class ClusterWatch:
         registered = self._sink.store.durable_cluster.brokers
         ids = [broker_id for broker_id in brokers if broker_id in registered]
         addresses = [(registered[one].endpoints[0].host, registered[one].endpoints[0].port) for one in ids]
-        looks = await asyncio.gather(
+        answers = await asyncio.gather(
             *(_answer_or_none(self._link.metadata_from(address, names)) for address in addresses)
         )
-        return {broker: dict(look.topics) for broker, look in zip(ids, looks, strict=True) if look is not None}
+        return {
+            broker: dict(metadata.topics) for broker, metadata in zip(ids, answers, strict=True) if metadata is not None
+        }
 
 
-async def _answer_or_none(look: Awaitable[T]) -> T | None:
+async def _answer_or_none(request: Awaitable[T]) -> T | None:
     try:
-        return await look
+        return await request
     except ClusterUnreachable:
         return None
 
@@ -335,15 +326,7 @@ def _directory_id(path: str) -> bytes:
     return blake2b(path.encode(), digest_size=16).digest()
 
 
-def _incarnation(seen: SeenBroker) -> str:
-    return f"cluster-{seen.host}:{seen.port}"
-
-
-def _is_same(mine: Broker, seen: SeenBroker) -> bool:
-    return (mine.incarnation, mine.rack) == (_incarnation(seen), seen.rack)
-
-
 def _slices(values: Iterable[T]) -> Iterator[list[T]]:
-    some = list(values)
-    for start in range(0, len(some), TOPICS_PER_SLICE):
-        yield some[start : start + TOPICS_PER_SLICE]
+    every = list(values)
+    for start in range(0, len(every), TOPICS_PER_SLICE):
+        yield every[start : start + TOPICS_PER_SLICE]

@@ -118,11 +118,11 @@ class EventPages:
         """The offset of the first event at `below` or later in the metadata log; -1 if unknown. The next batch with
         embedded events names it; events imported before that batch name their source offset."""
         for batch in (batch for part in parts for batch in part.batches()):
-            ours = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
-            if ours is not None and ours.values:
-                if ours.first >= end or self._log.read_one(ours.first) != ours.values[0]:
+            embedded = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
+            if embedded is not None and embedded.values:
+                if embedded.first >= end or self._log.read_one(embedded.first) != embedded.values[0]:
                     return -1
-                end = ours.first
+                end = embedded.first
                 break
         while end > 0:
             found = followed(decode_event(end - 1, self._log.read_one(end - 1)).cause)
@@ -195,22 +195,22 @@ class TreeHeads:
     def __init__(self, node: QuorumNode, log: EventLog) -> None:
         self._node, self._log = node, log
         self._looking: asyncio.Task[None] | None = None
-        self._look_at = 0.0
+        self._compare_at = 0.0
         self.difference: str | None = None
         """A description of where the voters' events differ; None if they agree."""
         self.is_minority = False
         """True if this voter differs from the majority."""
 
-    def shown(self, leader_id: int, size: int, root: bytes) -> None:
+    def compare(self, leader_id: int, size: int, root: bytes) -> None:
         """Compare with the leader's root over its first `size` events. Raises LogError."""
-        kept, mine = kept_head(self._log)
+        size_here, own_root = kept_head(self._log)
         loop = asyncio.get_running_loop()
-        if kept != size or mine == root or loop.time() < self._look_at:
+        if size_here != size or own_root == root or loop.time() < self._compare_at:
             return
-        self._look_at = loop.time() + COMPARE_AGAIN_S
-        self._looking = loop.create_task(self._look(size, {leader_id: root, self._node.quorum.me.id: mine}))
+        self._compare_at = loop.time() + COMPARE_AGAIN_S
+        self._looking = loop.create_task(self._compare(size, {leader_id: root, self._node.quorum.me.id: own_root}))
 
-    async def _look(self, size: int, roots: dict[int, bytes]) -> None:
+    async def _compare(self, size: int, roots: dict[int, bytes]) -> None:
         core = self._node.quorum
         for place in await self._node.of_topicwright():
             voter = next((each.id for each in core.others if core.place_of(each) == place), None)

@@ -93,8 +93,8 @@ class Following:
         if self.applied < self._files.start:
             return await self._import_snapshot(recorder)
         batch = self._next(committed)
-        ours = None if batch.is_control else embedded_events(batch.records[0][1])
-        records = self._apply_embedded(recorder, batch, ours) if ours is not None else None
+        embedded = None if batch.is_control else embedded_events(batch.records[0][1])
+        records = self._apply_embedded(recorder, batch, embedded) if embedded is not None else None
         if records is None:
             records = await self._import_batch(recorder, batch)
         self.applied = batch.last_offset + 1
@@ -118,22 +118,24 @@ class Following:
 
     # --- of a Topicwright
 
-    def _apply_embedded(self, recorder: Recorder, batch: RecordBatch, ours: EmbeddedEvents) -> list[Recorded] | None:
+    def _apply_embedded(
+        self, recorder: Recorder, batch: RecordBatch, embedded: EmbeddedEvents
+    ) -> list[Recorded] | None:
         """Returns None, with nothing applied, if the events are invalid in this state."""
-        if not ours.values:
+        if not embedded.values:
             return []
         here = self._log.next_offset
-        if ours.first - here != self._offset_gap:
-            self._offset_gap = ours.first - here
+        if embedded.first - here != self._offset_gap:
+            self._offset_gap = embedded.first - here
             logger.warning(
-                "event offsets differ from the leader's", metadata=batch.base_offset, there=ours.first, here=here
+                "event offsets differ from the leader's", metadata=batch.base_offset, there=embedded.first, here=here
             )
-        if ours.root and ours.first == here:
-            self.on_root(self._leader_of(None, batch.leader_epoch), here, ours.root)
+        if embedded.root and embedded.first == here:
+            self.on_root(self._leader_of(None, batch.leader_epoch), here, embedded.root)
         self._projector.begin_at(batch.base_offset)
         try:
-            records = [decode_event(offset, value) for offset, value in enumerate(ours.values, here)]
-            recorder.take_all(records, ours.values)
+            records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
+            recorder.take_all(records, embedded.values)
         except Exception as error:  # whatever a leader wrote, this node must start again
             why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
@@ -141,8 +143,10 @@ class Following:
             self._projector.end_import()
             return None
         if self._projector.values != [value for _, value in batch.records[1:]]:
-            theirs = [record for _, record in numbered(batch)]
-            different = first_difference(map(decode_record, self._projector.values), theirs) or "written otherwise"
+            records_there = [record for _, record in numbered(batch)]
+            different = (
+                first_difference(map(decode_record, self._projector.values), records_there) or "written otherwise"
+            )
             logger.error(
                 "the records of a batch differ from the projection of its events",
                 metadata=batch.base_offset,
@@ -150,7 +154,7 @@ class Following:
             )
             self._projector.mark_unsupported(different)
         commit = recorder.take_commit()
-        self._projector.batches(ours.first, ours.values)
+        self._projector.batches(embedded.first, embedded.values)
         self.write(commit)
         return records
 
@@ -184,12 +188,12 @@ class Following:
             lambda: chain.from_iterable(topic_slices(lambda: store)),
         )
         end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
-        taken = self._record_imported(recorder, at_ms, request_id, begun, end)
+        recorded = self._record_imported(recorder, at_ms, request_id, begun, end)
         for each in slices:
-            taken += self._record_imported(recorder, at_ms, request_id, each.events, end, each)
+            recorded += self._record_imported(recorder, at_ms, request_id, each.events, end, each)
             await asyncio.sleep(0)
-        self._commit_import(recorder, taken)
-        return taken
+        self._commit_import(recorder, recorded)
+        return recorded
 
     def _record_imported(
         self,
@@ -209,8 +213,8 @@ class Following:
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
         return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
 
-    def _commit_import(self, recorder: Recorder, taken: Sequence[Recorded]) -> None:
-        if taken:
+    def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
+        if recorded:
             self.write(recorder.take_commit())
         self._projector.end_import()
 
@@ -260,23 +264,23 @@ class Following:
             await asyncio.sleep(0)
         if page is not None and slices[-1].unsupported is None and sum(len(each.events) for each in slices) == 1:
             slices[0] = replace(slices[0], events=())  # nothing is skipped
-        taken: list[Recorded] = []
+        recorded: list[Recorded] = []
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
             end = snapshot.end_offset if is_last else self.applied
             records = self._record_imported(recorder, at_ms, request_id, each.events, end, each)
-            taken += records
+            recorded += records
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)
             await asyncio.sleep(0)
-        if not taken:
+        if not recorded:
             self._projector.begin_import(snapshot.end_offset, None)
             self._log.note(self._projector.changes())
             self._projector.became_durable()
             self._projector.end_import()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
-        return taken
+        return recorded
 
     def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
         """Apply another voter's events; what they mean for brokers is in the snapshot."""

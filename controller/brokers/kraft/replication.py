@@ -62,7 +62,7 @@ class QuorumReplication:
         self.following = Following(files, log, projector, first)
         self.following.fetch_missing = partial(fetch_missing_events, node, log)
         self.tree_heads = TreeHeads(node, log)
-        self.following.on_root = self.tree_heads.shown
+        self.following.on_root = self.tree_heads.compare
         self.pages = EventPages(log, files)
         """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)

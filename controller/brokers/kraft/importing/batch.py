@@ -30,7 +30,7 @@ from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.machine.state import State, Topic
 from events.names import RequestId
 
-_WORDS_MAX: Final = 200
+_CHARACTERS_MAX: Final = 200
 
 
 def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
@@ -40,13 +40,13 @@ def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[Metada
     theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
     for number, (our, their) in enumerate(zip_longest(ours, theirs)):
         if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
-            return f"record {number} of the batch is {_shown(their)}; its events project to {_shown(our)}"
+            return f"record {number} of the batch is {_text(their)}; its events project to {_text(our)}"
     return None
 
 
-def _shown(record: MetadataRecord | None) -> str:
+def _text(record: MetadataRecord | None) -> str:
     text = "nothing" if record is None else repr(record)
-    return text if len(text) <= _WORDS_MAX else text[: _WORDS_MAX - 1] + "…"
+    return text if len(text) <= _CHARACTERS_MAX else text[: _CHARACTERS_MAX - 1] + "…"
 
 
 def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:

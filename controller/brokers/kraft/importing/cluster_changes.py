@@ -88,7 +88,7 @@ def broker_events(
 
 def _is_another(before: RegisterBrokerRecord, after: RegisterBrokerRecord) -> bool:
     """True for different registrations: only a new one ends a controlled shutdown."""
-    kept = replace(
+    same = replace(
         before,
         version=after.version,
         fenced=after.fenced,
@@ -96,7 +96,7 @@ def _is_another(before: RegisterBrokerRecord, after: RegisterBrokerRecord) -> bo
         log_dirs=after.log_dirs,
         cordoned_log_dirs=after.cordoned_log_dirs,
     )
-    return kept != after or (before.in_controlled_shutdown and not after.in_controlled_shutdown)
+    return same != after or (before.in_controlled_shutdown and not after.in_controlled_shutdown)
 
 
 def _registered(record: RegisterBrokerRecord, epoch: int) -> catalog.BrokerRegistered:
@@ -201,9 +201,9 @@ class ClusterChanges:
         """Apply a record if it concerns the cluster, and return whether it does. Raises RecordMismatch."""
         match record:
             case kinds.RegisterBrokerRecord() | kinds.BrokerRegistrationChangeRecord() | kinds.UnregisterBrokerRecord():
-                self._take_broker(record, record.broker_id)
+                self._apply_broker(record, record.broker_id)
             case kinds.FenceBrokerRecord() | kinds.UnfenceBrokerRecord():
-                self._take_broker(record, record.id)
+                self._apply_broker(record, record.id)
             case kinds.FeatureLevelRecord():
                 self._load_features()
                 self._image.apply(record)
@@ -211,9 +211,9 @@ class ClusterChanges:
                 self._load_configs((record.resource_type, record.resource_name))
                 self._image.apply(record)
             case kinds.ProducerIdsRecord():
-                self._take_producer_ids(record)
+                self._apply_producer_ids(record)
             case _:
-                return self._take_access(record)
+                return self._apply_access(record)
         return True
 
     def compare_all(self) -> Iterator[None]:
@@ -257,7 +257,7 @@ class ClusterChanges:
 
     # --- brokers
 
-    def _take_broker(self, record: MetadataRecord, broker_id: int) -> None:
+    def _apply_broker(self, record: MetadataRecord, broker_id: int) -> None:
         self._load_broker(broker_id)
         key = kinds.RegisterBrokerRecord(broker_id=broker_id)
         before = self._image.find(key)
@@ -289,7 +289,7 @@ class ClusterChanges:
         epoch = self._ids_before.broker_epochs.get(broker.broker_id, -1)
         return registration_record(broker, epoch, CORDONED_SINCE)
 
-    def _take_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
+    def _apply_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         self._load_broker(record.broker_id)
         self._report_producer_ids(record)
 
@@ -333,7 +333,7 @@ class ClusterChanges:
 
     # --- access
 
-    def _take_access(self, record: MetadataRecord) -> bool:
+    def _apply_access(self, record: MetadataRecord) -> bool:
         match record:
             case kinds.ClientQuotaRecord():
                 self._load_quotas(entity_of(record))
@@ -379,7 +379,7 @@ class ClusterChanges:
             yield
 
     def _report_acls(self) -> Iterator[None]:
-        gone: dict[Acl, bytes] = {}
+        removed: dict[Acl, bytes] = {}
         new: dict[Acl, bytes] = {}
         twice = False
         for acl_id in self._entries:
@@ -389,20 +389,20 @@ class ClusterChanges:
             if before != after:
                 self._collector.acls[acl_id] = after
                 twice = twice or after in new
-                gone |= {} if before is None else {before: acl_id}
+                removed |= {} if before is None else {before: acl_id}
                 new |= {} if after is None else {after: acl_id}
             yield
-        fitting = [acl for acl in gone if acl in self._before.acls]
+        fitting = [acl for acl in removed if acl in self._before.acls]
         yield from self._report_acl_events(AclsDeleted, fitting)
-        created = [acl for acl in new if acl in gone or acl not in self._before.acls]
+        created = [acl for acl in new if acl in removed or acl not in self._before.acls]
         yield from self._report_acl_events(AclsCreated, created)
-        if twice or (len(fitting), len(created)) != (len(gone), len(new)):
+        if twice or (len(fitting), len(created)) != (len(removed), len(new)):
             self._collector.add_unsupported("an ACL with two ids")
 
     def _report_acl_events(self, kind: type[AclsCreated | AclsDeleted], acls: list[Acl]) -> Iterator[None]:
         source = self._collector.source
         for at in range(0, len(acls), _ACLS_PER_EVENT):
-            some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
-            event = kind(source.request_id, some, source.principal, None)
+            chunk = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
+            event = kind(source.request_id, chunk, source.principal, None)
             self._collector.add(event)
             yield

@@ -68,7 +68,7 @@ def source_of(request_id: RequestId) -> Source:
 
 STEPS_PER_SLICE: Final = 200
 """Records applied and objects compared between two slices: some milliseconds."""
-_WORDS_MAX: Final = 300
+_CHARACTERS_MAX: Final = 300
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -94,7 +94,9 @@ class EventCollector:
         self._events += events
 
     def add_unsupported(self, why: str) -> None:
-        self._unsupported = self._unsupported or (why if len(why) <= _WORDS_MAX else why[: _WORDS_MAX - 1] + "…")
+        self._unsupported = self._unsupported or (
+            why if len(why) <= _CHARACTERS_MAX else why[: _CHARACTERS_MAX - 1] + "…"
+        )
 
     def slices(self, steps: Iterable[None]) -> Iterator[Imported]:
         """Run the steps and return their events in slices; at least one."""

@@ -238,10 +238,10 @@ class TopicChanges:
 
     def _create(self, record: kinds.TopicRecord) -> None:
         key = shard_key(record.name)
-        standing = self._topic_id_under(key)
-        if standing is not None:
+        existing = self._topic_id_under(key)
+        if existing is not None:
             self._collector.add_unsupported(
-                f"topic {record.name!r} is created although {self._name(standing)!r} exists"
+                f"topic {record.name!r} is created although {self._name(existing)!r} exists"
             )
         elif self._load(record.topic_id):
             self._collector.add_unsupported(f"topic {record.name!r} has the id of {self._name(record.topic_id)!r}")
@@ -327,15 +327,15 @@ class TopicChanges:
         if known is None or topic_id in self._replaced:
             yield from self._report_topic(topic_id)
             return
-        count, configs_said = self._reported[topic_id]
+        count, configs_before = self._reported[topic_id]
         source = self._collector.source
         more = yield from contiguous(self._image.partitions.get(topic_id, {}), count)
         if more is None:
             self._collector.add_unsupported(f"the partitions of topic {known.name!r} have gaps")
         if more:
             self._collector.add(partitions_added(known.name, count, more, source))
-        if configs != configs_said:
-            self._collector.add(configs_changed(known.name, configs_said, configs, source))
+        if configs != configs_before:
+            self._collector.add(configs_changed(known.name, configs_before, configs, source))
         self._reported[topic_id] = (count + len(more or ()), configs)
 
     def _report_topic(self, topic_id: bytes) -> Iterator[None]:

@@ -54,7 +54,7 @@ class MetadataImage:
     """The metadata of a cluster, as records."""
 
     def __init__(self) -> None:
-        self._kept: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
+        self._records: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
         self.partitions: dict[bytes, dict[int, PartitionRecord]] = {}
         self._configs: dict[tuple[int, str], dict[str, kinds.ConfigRecord]] = {}
         """By resource and name."""
@@ -68,7 +68,7 @@ class MetadataImage:
         """The current records of a type."""
         if issubclass(kind, kinds.ConfigRecord):
             return cast("Collection[R]", [each for configs in self._configs.values() for each in configs.values()])
-        return cast("Collection[R]", self._kept[kind].values())
+        return cast("Collection[R]", self._records[kind].values())
 
     def configs_of(self, kind: int, name: str) -> tuple[tuple[str, str], ...]:
         """The configs of a resource, sorted by name."""
@@ -81,7 +81,7 @@ class MetadataImage:
 
     def find(self, record: R) -> R | None:
         """The current record with the same key fields; None if there is none."""
-        return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
+        return cast("R | None", self._records[type(record)].get(_key(type(record), record)))
 
     def fold(self, batches: Iterable[RecordBatch], *, keep_mismatched: bool = False) -> None:
         """Apply batches in order. Raises RecordMismatch and MalformedRecord, unless mismatched records are kept as
@@ -162,7 +162,7 @@ class MetadataImage:
             case kinds.UnknownRecord():
                 self.unknown.append(record)
             case kinds.TopicRecord():
-                self._keep(record)
+                self._store(record)
                 self.partitions[record.topic_id] = {}
             case kinds.RemoveTopicRecord():
                 self._remove_topic(record)
@@ -172,36 +172,36 @@ class MetadataImage:
             case kinds.PartitionChangeRecord():
                 self._change_partition(record)
             case RegisterBrokerRecord():
-                self._keep(replace(record, version=newest_version(RegisterBrokerRecord)))
+                self._store(replace(record, version=newest_version(RegisterBrokerRecord)))
             case kinds.BrokerRegistrationChangeRecord():
                 self._change_broker(record)
             case kinds.FenceBrokerRecord() | kinds.UnfenceBrokerRecord():
                 before = self._broker(record, record.id, record.epoch)
-                self._keep(replace(before, fenced=isinstance(record, kinds.FenceBrokerRecord)))
+                self._store(replace(before, fenced=isinstance(record, kinds.FenceBrokerRecord)))
             case kinds.UnregisterBrokerRecord():
                 self._broker(record, record.broker_id, record.broker_epoch)
-                del self._kept[RegisterBrokerRecord][record.broker_id,]
+                del self._records[RegisterBrokerRecord][record.broker_id,]
             case kinds.ConfigRecord():
                 self._configure(record)
             case kinds.ClearElrRecord():
                 self._clear_elr(record)
             case _:
-                self._take(record)
+                self._store_or_remove(record)
 
-    def _take(self, record: MetadataRecord) -> None:
+    def _store_or_remove(self, record: MetadataRecord) -> None:
         """Store or remove a record; others, such as NoOpRecord, change nothing."""
         kind = _REMOVED.get(type(record), type(record))
         if kind is not type(record) or _removes(record):
-            self._kept[kind].pop(_key(kind, record), None)
+            self._records[kind].pop(_key(kind, record), None)
         elif kind in _KEYS:
-            self._keep(record)
+            self._store(record)
 
-    def _keep(self, record: MetadataRecord) -> None:
+    def _store(self, record: MetadataRecord) -> None:
         kind = type(record)
-        self._kept[kind][_key(kind, record)] = record
+        self._records[kind][_key(kind, record)] = record
 
     def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
-        topic = self._kept[kinds.TopicRecord].pop((record.topic_id,), None)
+        topic = self._records[kinds.TopicRecord].pop((record.topic_id,), None)
         if not isinstance(topic, kinds.TopicRecord):
             raise RecordMismatch(f"{record} refers to an unknown topic")
         del self.partitions[record.topic_id]
@@ -240,10 +240,10 @@ class MetadataImage:
             changes["log_dirs"] = record.log_dirs
         if record.cordoned_log_dirs is not None:
             changes["cordoned_log_dirs"] = record.cordoned_log_dirs
-        self._keep(replace(before, **changes))
+        self._store(replace(before, **changes))
 
     def _broker(self, record: MetadataRecord, broker_id: int, epoch: int) -> RegisterBrokerRecord:
-        known = self._kept[RegisterBrokerRecord].get((broker_id,))
+        known = self._records[RegisterBrokerRecord].get((broker_id,))
         if not isinstance(known, RegisterBrokerRecord) or known.broker_epoch != epoch:
             raise RecordMismatch(f"{record} refers to an unregistered broker or an old epoch")
         return known
@@ -321,7 +321,7 @@ def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
 
 def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:
     yield head, True
-    rest = iter(records)
-    while pairs := list(islice(rest, RECORDS_PER_BATCH)):
+    remaining = iter(records)
+    while pairs := list(islice(remaining, RECORDS_PER_BATCH)):
         yield pairs, False
     yield [batches.snapshot_footer()], True

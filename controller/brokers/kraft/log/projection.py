@@ -274,14 +274,14 @@ def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
     """The removed and the added ACLs; each sorted."""
     if before is after:
         return [], []
-    gone: list[Acl] = []
+    removed: list[Acl] = []
     new: list[Acl] = []
     for pattern in before.by_pattern.keys() | after.by_pattern.keys():
         old_entries, entries = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
         if old_entries is not entries:
-            gone += old_entries.keys() - entries.keys()
+            removed += old_entries.keys() - entries.keys()
             new += entries.keys() - old_entries.keys()
-    return sorted(gone), sorted(new)
+    return sorted(removed), sorted(new)
 
 
 def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:

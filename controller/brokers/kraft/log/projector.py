@@ -8,7 +8,7 @@ applies the events of a batch and gets the records that the batch must have.
 Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
 offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
 one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
-another controller's records are taken over, never derived.
+another controller's records are closed over, never derived.
 
 State keys, under `k`:
     k v       the applied metadata log offset, and the brokers' epochs
@@ -69,8 +69,8 @@ class ProtocolIds(msgspec.Struct, frozen=True):
 
 
 def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
-    gone = dict.fromkeys(key for key in before if key not in after)
-    return {**gone, **{key: value for key, value in after.items() if before.get(key) != value}}
+    removed = dict.fromkeys(key for key in before if key not in after)
+    return {**removed, **{key: value for key, value in after.items() if before.get(key) != value}}
 
 
 ENTRY: Final = b"ka"
@@ -116,28 +116,28 @@ class AclIds:
             self._ids[acl] = acl_id
             self._changes.append((acl, acl_id, True))
             return
-        gone = next((each for each, known in self._ids.items() if known == acl_id), None)
-        if gone is not None:
-            self.remove(gone)
+        removed = next((each for each, known in self._ids.items() if known == acl_id), None)
+        if removed is not None:
+            self.remove(removed)
 
     def savepoint(self) -> Callable[[], None]:
         """Returns a function that reverts later changes; call it before the next `changes`."""
         steps, done = self._changes, len(self._changes)
 
-        def go_back() -> None:
+        def revert() -> None:
             while len(steps) > done:
-                acl, acl_id, is_given = steps.pop()
-                if is_given:
+                acl, acl_id, was_assigned = steps.pop()
+                if was_assigned:
                     del self._ids[acl]
                 else:
                     self._ids[acl] = acl_id
 
-        return go_back
+        return revert
 
     def changes(self) -> Mapping[bytes, bytes | None]:
         """The state keys for the next commit; returned once."""
         steps, self._changes = self._changes, []
-        return acl_keys({acl_id: acl if is_given else None for acl, acl_id, is_given in steps})
+        return acl_keys({acl_id: acl if was_assigned else None for acl, acl_id, was_assigned in steps})
 
 
 def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
@@ -231,7 +231,7 @@ class MetadataProjector:
 
     def _begin(self, base: int) -> None:
         """Begin a batch at `base`; -1 if the commit has no event yet."""
-        self._base, self._taken = base, 0
+        self._base, self._event_count = base, 0
         self._import_end = None
         self._records: list[Pair] = []
         self._bytes = 0
@@ -244,7 +244,7 @@ class MetadataProjector:
             return apply(state, record)
         if self._base < 0:
             self._begin(self.log_end())
-        self._taken += 1
+        self._event_count += 1
         event: Any = record.event
         if concerns_topic(event):
             key = shard_key(event.topic)
@@ -252,15 +252,15 @@ class MetadataProjector:
             applied = apply(state, record)
             level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
             after, index = state.topics.get(key), getattr(event, "partition", None)
-            if state.cluster.features:  # else they are taken with the first: see below
-                self._take(projection.topic_records(before, after, level, index))
+            if state.cluster.features:  # else all topics are projected with the first features
+                self._append(projection.topic_records(before, after, level, index))
             return applied
         cluster = state.cluster
         applied = apply(state, record)
-        self._take_cluster(cluster, state.cluster, event)
+        self._project_cluster(cluster, state.cluster, event)
         return applied
 
-    def _take_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
+    def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
         first = self._next_offset
         resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
         records = projection.cluster_records(before, after, self._epochs, first, resource)
@@ -270,10 +270,10 @@ class MetadataProjector:
             records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
         is_first = isinstance(event, catalog.FeaturesChanged) and not before.features
         records += self._access_records(Cluster() if is_first else before, after, first + len(records))
-        self._take(records)
+        self._append(records)
         if is_first:
             for topic in self.existing_topics():
-                self._take(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
+                self._append(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
 
     @property
     def _next_offset(self) -> int:
@@ -284,8 +284,8 @@ class MetadataProjector:
         if not after.features:
             return []
         records = projection.credential_and_quota_records(before, after)
-        gone, new = projection.acl_changes(before.acls, after.acls)
-        records += [projection.acl_removal(self._acl_ids.remove(acl)) for acl in gone]
+        removed, new = projection.acl_changes(before.acls, after.acls)
+        records += [projection.acl_removal(self._acl_ids.remove(acl)) for acl in removed]
         for offset, acl in enumerate(new, next_offset + len(records)):
             records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
         return records
@@ -296,7 +296,7 @@ class MetadataProjector:
         elif isinstance(event, catalog.BrokerUnregistered):
             self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
 
-    def _take(self, records: list[MetadataRecord]) -> None:
+    def _append(self, records: list[MetadataRecord]) -> None:
         for record in records:
             value = encode_record(record)
             self._records.append((None, value))
@@ -307,7 +307,7 @@ class MetadataProjector:
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
-        end = self._next_offset if self._taken else self._base  # the last command may have come to nothing
+        end = self._next_offset if self._event_count else self._base  # the last command may have come to nothing
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
@@ -315,31 +315,31 @@ class MetadataProjector:
         """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
         between commands, so a full batch ends here."""
         if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
-            self._closed.append((self._taken, self._records))
+            self._closed.append((self._event_count, self._records))
             self._begin(self._next_offset)
-        base, taken, size, epochs = self._base, self._taken, self._bytes, self._epochs
+        base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
         records, known = self._records, len(self._records)
-        go_back_with_ids = self._acl_ids.savepoint()
+        revert_ids = self._acl_ids.savepoint()
 
-        def go_back() -> None:
+        def revert() -> None:
             del records[known:]
-            self._base, self._taken, self._bytes, self._epochs = base, taken, size, epochs
+            self._base, self._event_count, self._bytes, self._epochs = base, closed, size, epochs
             self._records = records
-            go_back_with_ids()
+            revert_ids()
 
-        return go_back
+        return revert
 
     # --- the quorum's log
 
     def batches(self, first: int, values: Sequence[bytes]) -> list[list[Pair]]:
         """The batches of the commit whose `changes` were taken, from its encoded events and their first offset."""
-        taken, self._closed = self._closed, []
-        if self._taken:
-            taken.append((self._taken, self._records))
+        closed, self._closed = self._closed, []
+        if self._event_count:
+            closed.append((self._event_count, self._records))
         self._begin(-1)
         made, at = [], 0
         size, root = kept_head(self._log)
-        for count, records in taken:
+        for count, records in closed:
             known = root if first + at == size else b""
             made.append([(None, embed_events(first + at, values[at : at + count], known)), *records])
             at += count

@@ -33,7 +33,7 @@ C = TypeVar("C", bound=kinds.ControlMessage)
 
 COMMAND = "AdoptMetadata"
 """The command that causes all these events."""
-_KEPT: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
+_UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
 """Record types that the machine does not know."""
 
 
@@ -152,9 +152,9 @@ def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
 
 
 def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> catalog.MetadataAdopted:
-    kept = [encode_record(record) for kind in _KEPT for record in image.all(kind)]
-    kept += [record.value for record in image.unknown]
-    return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(kept))
+    records = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
+    records += [record.value for record in image.unknown]
+    return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(records))
 
 
 def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:

@@ -217,7 +217,7 @@ def write_folder(
     if is_there:
         _check_replaced(folder, aside, files, cluster_id, replace)
     made = folder.with_name(folder.name + ".handback-unfinished")
-    _clear(made)
+    _remove_remains(made)
     made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
     copy_partition(node.partition, made / PARTITION)
     replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, node.directory_id))
@@ -277,7 +277,7 @@ def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: s
         )
 
 
-def _clear(made: Path) -> None:
+def _remove_remains(made: Path) -> None:
     """Remove the remains of an interrupted handback."""
     if made.exists():
         shutil.rmtree(made)
