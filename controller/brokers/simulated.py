@@ -108,7 +108,7 @@ class SimulatedBrokers:
         if self._sweeping is not None:
             self._sweeping.cancel()
 
-    # --- the script: what tests and users do to brokers
+    # --- control by users and tests
 
     def add(self, rack: str | None = None) -> SimulatedBroker:
         """Add a broker with the next free id."""
@@ -147,8 +147,6 @@ class SimulatedBrokers:
         if broker is None:
             raise UnknownBroker(broker_id, sorted(self.by_id))
         return broker
-
-    # --- inside
 
     def _lives(self, broker: SimulatedBroker) -> None:
         if self.on_running_changed is not None:
@@ -244,7 +242,7 @@ class SimulatedBrokers:
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.span))
             except LogClosed:
-                return  # the log is being recovered, after which everything is reported anyway
+                return  # after the recovery of the log everything is reported again
 
     def _report_isr(self, topic: Topic, partitions: Iterable[tuple[int, catalog.Partition]]) -> None:
         """Let leaders report running followers as in sync."""

@@ -23,7 +23,7 @@ Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
 
 CLIENT_ID = "topicwright"
-CONNECT_S = 5.0  # a host that is gone answers nothing: the next address is tried
+CONNECT_S = 5.0  # a lost host never answers: the next address is tried
 RESPONSE_S = 15.0
 """Response timeout for Topicwright's own requests."""
 IDLE_MAX = 8
@@ -59,7 +59,7 @@ class BrokerConnection:
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
-        except (OSError, TimeoutError, ValueError) as error:  # ValueError: no host can have that name
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: invalid host name
             raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
         connection = cls(address, reader, writer, response_bytes_max)
         if security.mechanism:

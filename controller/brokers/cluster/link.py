@@ -259,7 +259,7 @@ class ClusterLink:
             return payload, message
         raise ClusterUnreachable("; ".join(why))
 
-    # --- changes: None when done, else why not
+    # --- changes: None if applied, else the refusal
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
         """Create or validate topics. Topics of different requests that are only batched here do not share one request's

@@ -45,7 +45,7 @@ def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
             case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() as event:
                 changes[event.request_id] = event
             case catalog.TopicDeleted() as event:
-                changes = {event.request_id: event}  # what was to be done to the topic before is of no use any more
+                changes = {event.request_id: event}  # earlier changes to the deleted topic are obsolete
                 deleted.add(event.topic_id)
                 unfilled.clear()
             case catalog.ChangeCarriedOut() as event:

@@ -22,7 +22,7 @@ from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-CHARACTERS_SHOWN = 200  # of what a broker sent, in a message
+CHARACTERS_SHOWN = 200  # of a broker's message, in an error
 _CHALLENGE = re.compile(
     r"r=([\x21-\x2b\x2d-\x7e]+),s=((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?),i=([0-9]{1,10})(?:,.*)?"
 )

@@ -44,7 +44,7 @@ from events.names import ShardKey, TopicId, TopicName, shard_key
 
 SETTLE_S = 3.0
 """How long the watch ignores a topic after our own change: brokers see it one after another."""
-DELETED_MAX = 10_000  # bounds memory; far more than are deleted within a look
+DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
 RECENT_EVENTS = 10_000
 """How many of the newest events a start searches for changes never reported as done."""
 
@@ -136,7 +136,7 @@ class TargetCluster:
         if not self._shared:
             self.link.close()
 
-    # --- for the engine, beside the port
+    # --- for the engine
 
     async def first_scan(self) -> None:
         """Wait until the brokers and topics of the cluster are known."""
@@ -146,7 +146,7 @@ class TargetCluster:
         """The cluster's dry-run results for planned commands, in order."""
         cleared = await dry_run(self.link, planned)
         if any(clearance.error_code for clearance in cleared):
-            self._scan_now.set()  # what is in the way may be something that was not seen yet
+            self._scan_now.set()  # the reason may be a change that was not seen yet
         return cleared
 
     # --- for the watch
@@ -180,7 +180,7 @@ class TargetCluster:
                 self._actions.enqueue(action)
         return bool(actions)
 
-    # --- what the carrier reports
+    # --- for the action runner
 
     def topic(self, name: TopicName) -> Topic | None:
         return self._sink.store.durable_named(name)
@@ -221,9 +221,9 @@ class TargetCluster:
         try:
             await self._watch.rescan(name)
         except (ClusterUnreachable, NotAuthenticated):
-            self._changed_at.pop(name, None)  # the watch will see it as soon as it can look again
+            self._changed_at.pop(name, None)  # the next successful scan will report it
 
-    # --- inside
+    # --- tasks
 
     async def _run_watch(self) -> None:
         configs_due = self._loop.time()
@@ -236,7 +236,7 @@ class TargetCluster:
                     await self._watch.scan_log_dirs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False
-            except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # histories may be archived
+            except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
                 self._set_unreachable(str(unreachable))
             else:
                 self._set_reachable()

@@ -31,7 +31,7 @@ from controller.machine.state import Topic
 from events.catalog import Configs, Endpoint
 from events.names import BrokerId, Offset, TopicId, TopicName, shard_key
 
-TOPICS_PER_SLICE = 200  # the loop serves others in between
+TOPICS_PER_SLICE = 200  # between slices the event loop serves others
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
 CREATED_HERE = "created in the cluster"
 DELETED_THERE = "deleted in the cluster"
@@ -72,7 +72,7 @@ class ClusterWatch:
         """Compare everything at the next scan."""
         self._payload = None
 
-    # --- the whole
+    # --- brokers and topics
 
     async def scan(self) -> None:
         """Scan brokers and topics once. Raises ClusterUnreachable."""
@@ -87,13 +87,13 @@ class ClusterWatch:
     async def _report_brokers(self, seen: Sequence[SeenBroker]) -> None:
         sink, cluster = self._sink, self._sink.store.durable_cluster
         for one in seen:
-            broker, stamped = cluster.brokers.get(one.broker_id), stamp(sink, f"broker-{one.broker_id}")
+            broker, origin = cluster.brokers.get(one.broker_id), f"broker-{one.broker_id}"
             incarnation = f"cluster-{one.host}:{one.port}"
             is_same = broker is not None and (broker.incarnation, broker.rack) == (incarnation, one.rack)
             if not is_same:
                 sink.observe(
                     RegisterBroker(
-                        **stamped,
+                        **stamp(sink, origin),
                         broker_id=one.broker_id,
                         incarnation=incarnation,
                         rack=one.rack,
@@ -101,8 +101,10 @@ class ClusterWatch:
                     )
                 )
             if broker is None or broker.fenced or not is_same:
-                sink.observe(UnfenceBroker(**stamped, broker_id=one.broker_id, reason="live in the cluster"))
-        for broker_id in set(sink.store.durable_cluster.live) - {one.broker_id for one in seen}:
+                sink.observe(
+                    UnfenceBroker(**stamp(sink, origin), broker_id=one.broker_id, reason="live in the cluster")
+                )
+        for broker_id in sorted(set(sink.store.durable_cluster.live) - {one.broker_id for one in seen}):
             stamped = stamp(sink, f"broker-{broker_id}")
             sink.observe(FenceBroker(**stamped, broker_id=broker_id, reason="not live in the cluster"))
         await sink.decided()
@@ -244,7 +246,7 @@ class ClusterWatch:
         elif topic is not None and not is_provisional(topic):
             self.rescan_all()
 
-    # --- who knows a new topic
+    # --- new topics
 
     def confirm(self, name: TopicName) -> None:
         """Poll a new topic until every live broker knows it."""

@@ -85,7 +85,7 @@ class EventPages:
             data = await asyncio.get_running_loop().run_in_executor(None, self._root, first)
         elif self._files.start <= below <= applied and 0 <= first <= self._log.next_offset:
             parts, end = self._files.parts(below, applied), self._log.next_offset
-            async with self._turn:  # one at a time: each keeps a thread
+            async with self._turn:  # one at a time: each occupies a thread
                 loop = asyncio.get_running_loop()
                 data = await loop.run_in_executor(None, self._page, parts, first, below, end)
         answer = fs.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
@@ -129,7 +129,7 @@ class EventPages:
             if found is None or found.offset < below or (found.node_id < 0 and found.offset == below):
                 return end
             if found.node_id < 0:
-                return -1  # a gap of its own
+                return -1  # another gap
             end -= 1
         return end
 

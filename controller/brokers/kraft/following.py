@@ -116,7 +116,7 @@ class Following:
         self._log.vouch()
         self._projector.became_durable()
 
-    # --- of a Topicwright
+    # --- batches of Topicwright leaders
 
     def _apply_embedded(
         self, recorder: Recorder, batch: RecordBatch, embedded: EmbeddedEvents
@@ -136,7 +136,7 @@ class Following:
         try:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
             recorder.take_all(records, embedded.values)
-        except Exception as error:  # whatever a leader wrote, this node must start again
+        except Exception as error:  # no batch may keep this node from starting
             why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
             self._projector.mark_unsupported(why)
@@ -158,7 +158,7 @@ class Following:
         self.write(commit)
         return records
 
-    # --- of another controller
+    # --- batches of other controllers
 
     async def _import_batch(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
         if batch.is_control:
@@ -170,7 +170,7 @@ class Following:
             if isinstance(record, kinds.UnregisterControllerRecord):
                 self.on_unregistered(record.controller_id)
         if all(isinstance(record, _OF_CONTROLLERS) for _, record in complete):
-            return []  # whoever leads writes these down, a Topicwright too
+            return []  # every leader writes these, also Topicwright
         begins = quorum is None or quorum.leader_epoch < epoch
         if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []
@@ -233,7 +233,7 @@ class Following:
                 return decode_control(kinds.LeaderChangeMessage, value).leader_id
         return 0
 
-    # --- a snapshot
+    # --- snapshots
 
     async def _import_snapshot(self, recorder: Recorder) -> list[Recorded]:
         """Apply missed events page by page, then import how the snapshot differs. Slices written before a crash no

@@ -103,7 +103,7 @@ class Checks:
             return
         wanted = self._options.metadata_version
         if wanted is None and self._is_adopted():
-            return  # the cluster's own controller left it at its level, and may come back
+            return  # Kafka's controller left this level, and may come back
         level = shared if wanted is None else min(wanted, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
             reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
@@ -143,7 +143,7 @@ async def balance_leaders(controller: CommandSink, every_s: float) -> None:
     """Elect preferred leaders periodically, until cancelled."""
     while True:
         await asyncio.sleep(every_s)
-        with suppress(LogClosed):  # the log is being recovered: next time
+        with suppress(LogClosed):  # during recovery of the log
             async for part in walk(controller):
                 names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
                 if names:
@@ -177,7 +177,7 @@ class KraftBrokers:
         self.unreadable = UnreadableConfigs()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped = False
-        # Made at the start:
+        # Set by `start`:
         self._controller: CommandSink
         self.membership: Membership
         self.confirmations: Confirmations

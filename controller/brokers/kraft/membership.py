@@ -148,7 +148,7 @@ class Membership:
         unfenced = [each.broker_id for each in self.cluster.brokers.values() if not each.fenced]
         return self._sessions.expired(unfenced, self._clock())
 
-    # --- how far brokers are
+    # --- applied offsets
 
     def applied(self, broker_id: BrokerId, end: int) -> None:
         """Handle a heartbeat of a broker that has applied the metadata log below `end`."""

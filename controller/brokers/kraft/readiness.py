@@ -211,8 +211,8 @@ class Confirmations:
 
 FIRST_PAUSE_S: Final = 0.003
 """A broker applies fetched records within a few milliseconds."""
-PAUSE_GROWTH: Final = 1.2  # probes back off from a broker that is not there yet
-PAUSE_S_MAX: Final = 0.05  # so late, at most, is a leader seen to serve
+PAUSE_GROWTH: Final = 1.2  # backs off from a broker that has not started yet
+PAUSE_S_MAX: Final = 0.05  # the longest delay until a serving leader is noticed
 PLAINTEXT: Final = 0
 """Kafka's number of the security protocol."""
 WAITED_MAX: Final = 10_000
@@ -344,7 +344,7 @@ class Readiness:
         """True if the broker knows these topics and serves where it leads."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
-        except LogClosed:  # it is being recovered
+        except LogClosed:  # during recovery
             return False
         there = [topic for topic in topics if topic is not None]
         if not there:

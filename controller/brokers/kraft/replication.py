@@ -113,7 +113,7 @@ class QuorumReplication:
             await asyncio.sleep(FLUSHED_EVERY_S)
             if self._log.next_offset > flushed:
                 flushed = self._log.next_offset
-                with suppress(LogError):  # the next write fails, and is what is recovered from
+                with suppress(LogError):  # the next write fails too, and starts the recovery
                     await flush()
 
     def record_applied(self) -> int:
@@ -129,7 +129,7 @@ class QuorumReplication:
         """Replicate a commit, then write it. Raises LeadLost and LogError. Without disk space another voter must lead;
         with no other voter the commit fails."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
-        for_observers = any(len(records) > 1 for records in batches)  # more than the events
+        for_observers = any(len(records) > 1 for records in batches)  # more than the embedded events
         if not self.leads:
             raise LeadLost
         last = -1
@@ -137,7 +137,7 @@ class QuorumReplication:
             for records in batches:
                 last = self._node.append(records, for_observers=for_observers)
             await self._node.committed(last)
-        except (NotLeader, OSError) as failure:  # a disk that fails otherwise has ended the node, which has said why
+        except (NotLeader, OSError) as failure:  # after any other disk error the node has ended and logged why
             self._led_epoch = None
             if self.quorum.full is not None and not self.quorum.others:
                 raise LogDiskFull(self.quorum.full) from failure

@@ -52,7 +52,7 @@ class UnreadableConfigs:
             try:
                 for _ in self.walk(lambda: controller.store):
                     await asyncio.sleep(0)
-            except LogClosed:  # it is being recovered
+            except LogClosed:  # during recovery
                 await asyncio.sleep(RECOVERY_S)
             else:
                 return

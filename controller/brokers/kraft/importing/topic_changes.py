@@ -185,7 +185,7 @@ class TopicChanges:
             yield from self._report(topic_id)
             yield
 
-    # --- what stands
+    # --- known topics
 
     def _topic_id_under(self, key: ShardKey) -> bytes | None:
         if key not in self._topic_ids:
@@ -199,7 +199,7 @@ class TopicChanges:
     def _name(self, topic_id: bytes) -> TopicName:
         known = self._known[topic_id]
         record = self._image.find(kinds.TopicRecord(topic_id=topic_id))
-        assert known is not None or record is not None, "it was looked at, or created"
+        assert known is not None or record is not None, "loaded or created before"
         return known.name if known is not None else TopicName(record.name if record is not None else "")
 
     def _load(self, topic_id: bytes) -> bool:
@@ -268,7 +268,7 @@ class TopicChanges:
         self._image.apply(record)
         assert before is not None, "the image holds what it changes"
         if self._known[topic_id] is None or index >= self._reported[topic_id][0]:
-            return  # said with the topic, or with the partitions that are appended
+            return  # imported with the topic or with the added partitions
         after = self._image.partitions[topic_id][index]
         changed = partition_change(self._name(topic_id), before, after, self._collector.source.reason)
         assert changed is not None, "one record is one step"

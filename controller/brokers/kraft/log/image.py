@@ -122,7 +122,7 @@ class MetadataImage:
         """True within an open transaction, whose records are not applied yet."""
         return self._transaction is not None
 
-    # --- what is written
+    # --- reads
 
     @property
     def level(self) -> int:
@@ -146,7 +146,7 @@ class MetadataImage:
                 if isinstance(record, RegisterBrokerRecord):
                     yield replace(record, version=projection.broker_record_version(level))
                     continue
-                if isinstance(record, kinds.ProducerIdsRecord):  # whose they are is not kept (`ProducerIdsImage`)
+                if isinstance(record, kinds.ProducerIdsRecord):  # Kafka's `ProducerIdsImage` drops the broker
                     yield replace(record, broker_id=-1, broker_epoch=-1)
                     continue
                 yield record
@@ -155,7 +155,7 @@ class MetadataImage:
                         yield _partition_at(level, partition)
         yield from self.unknown
 
-    # --- folding
+    # --- changes
 
     def _apply(self, record: MetadataRecord) -> None:
         match record:
@@ -257,7 +257,7 @@ class MetadataImage:
 
 
 def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
-    if isinstance(record, kinds.ClientQuotaRecord):  # an entity is the same in whatever order its parts are named
+    if isinstance(record, kinds.ClientQuotaRecord):  # the order of an entity's parts does not matter
         parts = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
         return parts, record.key
     return tuple(getattr(record, name) for name in _KEYS[kind])
@@ -302,7 +302,7 @@ def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
     return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)
 
 
-RECORDS_PER_BATCH = 500  # brokers take a batch whole: a few hundred kilobytes
+RECORDS_PER_BATCH = 500  # brokers read whole batches: a few hundred kilobytes
 
 
 def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:

@@ -307,7 +307,7 @@ class MetadataProjector:
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
-        end = self._next_offset if self._event_count else self._base  # the last command may have come to nothing
+        end = self._next_offset if self._event_count else self._base  # the last command may have had no events
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 

@@ -80,7 +80,7 @@ def read_image(folder: KafkaFolder) -> MetadataImage:
     return image
 
 
-# --- who led
+# --- the last leader
 
 
 def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
@@ -133,7 +133,7 @@ def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
         raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
 
 
-# --- what cannot be led on
+# --- logs that cannot be continued
 
 
 def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> None:

@@ -18,13 +18,13 @@ from typing import Final
 import msgspec
 
 from controller.brokers.kraft.log.batches import (
-    LENGTH_END,
     SNAPSHOT_FOOTER,
     BrokenBatch,
     RecordBatch,
     control_type,
     decode_batches,
     encode_batch,
+    whole_batches,
 )
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
@@ -158,15 +158,15 @@ def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) ->
     for segment in segments:
         data = segment.read_bytes()
         if segment is segments[-1] and cut_torn_tail:
-            whole = _whole_bytes(data)
-            cut, data = len(data) - whole, data[:whole]
+            whole = whole_batches(data)
+            cut, data = len(data) - len(whole), whole
         batches += _in_order(segment, data, batches[-1].last_offset + 1 if batches else int(segment.stem))
     first = batches[0].base_offset if batches else 0
     covered = checkpoint.end_offset if checkpoint is not None else 0
     if first > covered:
         raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:
-        return (), cut  # all of it is in the checkpoint, which was fetched since
+        return (), cut  # the checkpoint was fetched later and has it all
     return tuple(batches), cut
 
 
@@ -176,17 +176,6 @@ def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch
             raise FolderError(f"{segment}: expected a batch at offset {expected}, found offset {batch.base_offset}")
         yield batch
         expected = batch.last_offset + 1
-
-
-def _whole_bytes(data: bytes) -> int:
-    """The number of bytes in complete batches."""
-    at = 0
-    while len(data) - at >= LENGTH_END:
-        end = at + LENGTH_END + int.from_bytes(data[at + 8 : at + LENGTH_END], "big")
-        if end > len(data):
-            break
-        at = end
-    return at
 
 
 HAND_BACK: Final = "HandMetadataBack"
@@ -217,7 +206,7 @@ def write_folder(
     if is_there:
         _check_replaced(folder, aside, files, cluster_id, replace)
     made = folder.with_name(folder.name + ".handback-unfinished")
-    _remove_remains(made)
+    shutil.rmtree(made, ignore_errors=True)  # of an interrupted handback
     made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
     copy_partition(node.partition, made / PARTITION)
     replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, node.directory_id))
@@ -275,9 +264,3 @@ def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: s
             f"{folder} is ahead, with epoch {known.epoch} and offset {known.end_offset}; the data folder has epoch "
             f"{files.last_epoch} and offset {files.end}: another controller has led since"
         )
-
-
-def _remove_remains(made: Path) -> None:
-    """Remove the remains of an interrupted handback."""
-    if made.exists():
-        shutil.rmtree(made)
