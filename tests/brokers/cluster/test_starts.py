@@ -42,8 +42,8 @@ async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.Monk
     async def look(_: ClusterWatch) -> None:
         return None
 
-    monkeypatch.setattr(ClusterWatch, "look", look)
-    monkeypatch.setattr(ClusterWatch, "look_at_configs", look)
+    monkeypatch.setattr(ClusterWatch, "scan", look)
+    monkeypatch.setattr(ClusterWatch, "scan_configs", look)
     missing: Any = None
     deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
     recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)

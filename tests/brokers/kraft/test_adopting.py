@@ -258,11 +258,11 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "too new": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
-        "feature metadata.version has level 99, and is supported from 17 to 33",
+        "feature metadata.version has level 99, which is not supported; allowed: 17 to 33",
     ),
     "unknown feature": (
         _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
-        "feature new.version has level 1, and is not known",
+        "feature new.version has level 1, which is unknown",
     ),
     "several voters": (_several_voters, "the quorum has the voters [3000, 3000]"),
 }
