@@ -39,7 +39,7 @@ async def test_brokers_register_in_three_racks_in_turn() -> None:
 
 
 @on_virtual_time
-async def test_endpoints_are_those_of_the_brokers_or_the_default() -> None:
+async def test_advertised_endpoints_of_brokers() -> None:
     stage = Stage()
     own = Endpoint("PLAINTEXT", "localhost", 19092)
     stage.brokers.endpoints[BrokerId(2)] = own
@@ -78,7 +78,7 @@ async def test_a_stopped_broker_leads_nothing_and_comes_back_in_sync() -> None:
 
 
 @on_virtual_time
-async def test_the_last_in_sync_leads_again_when_it_is_back() -> None:
+async def test_the_last_in_sync_replica_leads_again_when_it_returns() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=2)
     first, second = topic(stage, "a").partitions[0].replicas
@@ -155,7 +155,7 @@ def test_placeholders_are_filled_as_brokers_join(together: bool) -> None:
 
 
 @on_virtual_time
-async def test_a_report_that_comes_too_late_is_made_again() -> None:
+async def test_a_stale_isr_report_is_repeated() -> None:
     """The leader reports 2 and 3 in sync, but 3 is fenced before that is decided: 2 must not wait for 3."""
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=3)
@@ -176,7 +176,7 @@ async def test_a_report_that_comes_too_late_is_made_again() -> None:
 
 
 @on_virtual_time
-async def test_what_a_broker_had_yet_to_apply_goes_with_it() -> None:
+async def test_a_stopped_broker_loses_unapplied_metadata() -> None:
     stage = await Stage().start()
     stage.brokers.set_delay(3, 1_000)
     request = stage.create("a")
@@ -201,7 +201,7 @@ async def test_a_stopped_broker_can_be_stopped_and_a_running_one_started() -> No
 
 
 @on_virtual_time
-async def test_a_broker_that_is_not_there() -> None:
+async def test_an_unknown_broker() -> None:
     stage = await Stage(brokers=2).start()
     for action in (stage.brokers.stop_broker, stage.brokers.start_broker, lambda n: stage.brokers.set_delay(n, 1)):
         with pytest.raises(UnknownBroker, match=r"no simulated broker 9; known: 1, 2"):
@@ -209,7 +209,7 @@ async def test_a_broker_that_is_not_there() -> None:
 
 
 @on_virtual_time
-async def test_nothing_is_left_after_the_end() -> None:
+async def test_no_timer_is_left_after_stop() -> None:
     stage = await Stage().start()
     stage.brokers.set_delay(1, 60_000)
     stage.create("a", timeout_ms=0)

@@ -13,7 +13,7 @@ from tests.support import tools
 from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
 
 
-def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_clients_bootstrap_here_and_use_the_cluster(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with gateway_of(kafka, tmp_path) as server:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
         admin = AdminClient(start)
@@ -50,7 +50,7 @@ def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka
         assert name in {group.group_id for group in admin.list_consumer_groups().result(30).valid}
 
 
-def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_java_clients_bootstrap_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
     tool, classpath = "org.apache.kafka.tools", tools.server_classpath()
     with gateway_of(kafka, tmp_path) as server:
@@ -69,7 +69,7 @@ def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, nam
         assert '"remaining":0' in done.stdout, done.stdout + done.stderr
 
 
-def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_kafka_python_bootstraps_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
     with gateway_of(kafka, tmp_path) as server:

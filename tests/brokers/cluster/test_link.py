@@ -24,14 +24,14 @@ from tests.support.reference_kafka import ReferenceKafka
         ([3000] * 7, [3, 3, 1]),
     ],
 )
-def test_topics_are_spread_over_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
+def test_topics_are_split_into_requests_within_kafkas_limit(partitions: list[int], together: list[int]) -> None:
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
     requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
     assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
 
 
-def test_configs_count_too() -> None:
+def test_configs_count_towards_the_limit() -> None:
     topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
     assert [len(each) for each in split_by_limit(topics)] == [1, 1]
 

@@ -58,27 +58,25 @@ SEEN = "seen a 1.2::1:0 conf="
         ),
     ],
 )
-def test_what_was_decided_and_not_reported_as_done_is_open(
-    steps: tuple[str, ...], open_: list[str], deleted: bool
-) -> None:
+def test_decided_changes_are_open_until_reported(steps: tuple[str, ...], open_: list[str], deleted: bool) -> None:
     past = open_work_of(story(*steps))
     assert [type(change).__name__ for change in past.changes] == open_
     assert bool(past.deleted) is deleted
 
 
-def test_topics_to_which_something_is_open() -> None:
+def test_unfinished_topics() -> None:
     assert unfinished_topics(story(SEEN, "delete a id=d")) == ["a"]
     assert unfinished_topics(story(SEEN, "delete a id=d", "done a id=d")) == []
     assert unfinished_topics(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
 
 
-def test_a_filled_place_is_open_until_the_broker_is_in_sync() -> None:
+def test_a_filled_placeholder_is_open_until_the_broker_is_in_sync() -> None:
     joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "review a")
     assert open_work_of(story(*joins)).has_unfilled
     assert not open_work_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).has_unfilled
 
 
-def test_what_events_want_done() -> None:
+def test_actions_of_events() -> None:
     kinds = [type(action) for record in history("cluster") if (action := action_of(record.event)) is not None]
     assert kinds == [Create, Create, AddPartitions, SetConfigs, Delete]
     assert [type(action_of(record.event)) for record in story(

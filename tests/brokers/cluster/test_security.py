@@ -57,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_both_clients_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
     link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
     try:
         name = f"by-{mechanism.lower()}"
@@ -68,7 +68,7 @@ async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafk
 
 
 @pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
-def test_workers_and_gateways_prove_who_we_are(
+def test_workers_and_gateways_authenticate(
     driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
@@ -102,7 +102,7 @@ async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKa
         ({"sasl.password": ""}, "sasl.password is missing; PLAIN needs it"),
     ],
 )
-def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], error: str) -> None:
+def test_invalid_connection_properties(changed: dict[str, str], error: str) -> None:
     with pytest.raises(BadCredentials) as bad:
         security_of({**PLAIN, **changed})
     assert error in str(bad.value)
@@ -127,7 +127,7 @@ CHALLENGES = [
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("challenge", "error"), CHALLENGES)
-async def test_whoever_answers_for_a_broker_does_not_say_how_long_we_hash(challenge: str, error: str) -> None:
+async def test_scram_messages_of_a_false_broker_are_refused(challenge: str, error: str) -> None:
     sent: list[bytes] = []
 
     async def broker(token: bytes) -> bytes:
@@ -141,7 +141,7 @@ async def test_whoever_answers_for_a_broker_does_not_say_how_long_we_hash(challe
     assert len(sent) == 1, "nothing that says anything of the password was sent"
 
 
-def test_a_certificate_that_is_not_there() -> None:
+def test_a_missing_certificate() -> None:
     security = security_of({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"})
     with pytest.raises(BadCredentials, match="invalid TLS files for the cluster"):
         security.context()

@@ -31,7 +31,7 @@ async def _settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_who_comes_during_a_call_shares_the_next_answer() -> None:
+async def test_callers_during_a_call_share_the_next_answer() -> None:
     source = Source()
     shared = SharedCall(source)
     first = [asyncio.create_task(shared.answer()) for _ in range(3)]
@@ -47,7 +47,7 @@ async def test_who_comes_during_a_call_shares_the_next_answer() -> None:
     assert await shared.answer() == 3
 
 
-async def test_a_failure_is_theirs_who_called_and_nobody_elses() -> None:
+async def test_a_failure_reaches_only_its_callers() -> None:
     source = Source()
     source.wrong = {1}
     shared = SharedCall(source)
@@ -62,7 +62,7 @@ async def test_a_failure_is_theirs_who_called_and_nobody_elses() -> None:
     assert await later == 2
 
 
-async def test_who_gives_up_leaves_the_others_their_answer() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_others() -> None:
     source = Source()
     shared = SharedCall(source)
     gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
@@ -74,7 +74,7 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     assert gives_up.cancelled()
 
 
-async def test_nobody_left_to_hear_of_a_failure() -> None:
+async def test_a_failure_without_callers_is_not_logged() -> None:
     source = Source()
     source.wrong = {1}
     shared = SharedCall(source)

@@ -29,7 +29,7 @@ class _Sink:
         return False
 
 
-async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was to be done to a topic may be in the archive alone."""
     went: list[str] = []
 

@@ -32,7 +32,7 @@ from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import topicwright
 
 
-def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with gateway_of(kafka, tmp_path) as server:
         here, there = (
             AdminClient({"bootstrap.servers": server.kafka}),
@@ -63,7 +63,7 @@ def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: P
         ]  # fmt: skip
 
 
-def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with gateway_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         refused = f"refused-{name}"
@@ -79,7 +79,7 @@ def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: P
         until(lambda: seen(server, f"/topics/{name}"))
 
 
-def test_what_happens_behind_our_back_is_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
     with gateway_of(kafka, tmp_path) as server:
@@ -155,7 +155,7 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
         until(lambda: seen(server, f"/topics/{name}-before")["status"], lambda status: status == "ready")
 
 
-def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with gateway_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
         assert create(admin, f"{name}-before")[0] == 0
@@ -177,7 +177,7 @@ def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: 
         until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
 
 
-def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """Dead between the decision and the doing: the next start does it; what was decided is not lost."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
@@ -201,7 +201,7 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
         assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
 
 
-def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """Dead between the doing and its record: nothing differs, and the next start records it all the same."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     with gateway_of(kafka, tmp_path) as server:
@@ -222,7 +222,7 @@ def test_what_was_done_and_never_recorded_as_done_is_closed(kafka: ReferenceKafk
         ({"cluster.client.properties.file": "nowhere.properties"}, "nowhere.properties cannot be read"),
     ],
 )
-def test_settings_that_do_not_fit_the_cluster(
+def test_settings_that_conflict_with_the_cluster(
     kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], error: str
 ) -> None:
     brokers = f"cluster:{kafka.bootstrap}"

@@ -74,7 +74,7 @@ def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epo
     return folder
 
 
-def test_the_events_say_what_the_log_says() -> None:
+def test_adopted_events_equal_the_log() -> None:
     log = kafkas_log()
     state = State(DictTopics())
     for record in adopted_records():
@@ -86,7 +86,7 @@ def test_the_events_say_what_the_log_says() -> None:
     assert state.cluster.quorum is not None
 
 
-def test_what_no_event_says_is_kept_as_it_is() -> None:
+def test_unsupported_records_are_stored_unchanged() -> None:
     log = kafkas_log()
     more = batch_after(log, encode_record(ACL), UNKNOWN)
     known = folder_of(log)
@@ -102,7 +102,7 @@ def test_what_no_event_says_is_kept_as_it_is() -> None:
     assert [encode_record(one) for one in taken.image.unknown] == [UNKNOWN]
 
 
-def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
+def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
     """An entry that Kafka's controller made is removed under the id that brokers know it by."""
     log = kafkas_log()
     login = UserScramCredentialRecord(
@@ -172,7 +172,7 @@ def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, capsys: pyte
         assert "--entity-default --add-config min.insync.replicas=2\n" in printed
 
 
-def test_a_handback_frees_the_registrations_of_controllers_that_left(
+def test_a_handback_clears_the_limits_of_departed_controllers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = kafkas_log()
@@ -269,9 +269,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_that_cannot_be_adopted_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plant, error = REFUSED[name]
     source = write(tmp_path / "kafka", kafkas_log().data())
     plant(source)
@@ -280,7 +278,7 @@ def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
     assert not (tmp_path / "data").exists()
 
 
-def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopted_events_are_found_by_request_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, data = write(tmp_path / "kafka", kafkas_log().data()), str(tmp_path / "data")
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     capsys.readouterr()
@@ -301,7 +299,7 @@ def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, caps
     assert [one.err for one in found] == ["", "", ""]
 
 
-def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
     _cut(source)
@@ -328,7 +326,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
 
 
-def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_that_are_not_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
@@ -351,9 +349,7 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     assert "is ahead, with epoch 1" in capsys.readouterr().err
 
 
-def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
@@ -412,7 +408,7 @@ def _handed_back_to(data: str | Path) -> str:
     return quorum.handed_back_to
 
 
-def test_of_several_copies_the_furthest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_of_several_copies_is_adopted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = kafkas_log()
     behind = write(tmp_path / "one", log.data(), node_id=1)
     ahead = write(tmp_path / "two", log.data() + batch_after(log, encode_record(ACL)), node_id=2)

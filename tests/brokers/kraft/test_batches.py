@@ -37,7 +37,7 @@ BATCHES = st.tuples(*NUMBERS, RECORDS, st.just(False)) | st.tuples(*NUMBERS, CON
 
 
 @given(st.lists(BATCHES, max_size=4))
-def test_batches_are_read_as_they_were_written(
+def test_batches_round_trip(
     batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]],
 ) -> None:
     data = b"".join(
@@ -59,7 +59,7 @@ def test_batches_are_read_as_they_were_written(
     ],
     ids=["cut", "short", "changed", "format", "rest"],
 )
-def test_what_is_broken_is_refused(damage: object, error: str) -> None:
+def test_broken_batches_are_refused(damage: object, error: str) -> None:
     data = encode_batch(7, 1, 0, [(None, b"value")])
     with pytest.raises(BrokenBatch, match=error):
         list(decode_batches(damage(data)))  # type: ignore[operator]
@@ -78,7 +78,7 @@ def test_what_is_broken_is_refused(damage: object, error: str) -> None:
     ],
     ids=["none", "too many", "gap", "record back", "record beyond", "record short", "value beyond"],
 )
-def test_what_lies_under_a_good_checksum_is_refused(at: int, lie: bytes, error: str) -> None:
+def test_invalid_batches_with_a_valid_checksum_are_refused(at: int, lie: bytes, error: str) -> None:
     data = bytearray(encode_batch(7, 1, 0, [(None, b"value")]))
     data[at : at + len(lie)] = lie
     data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -86,14 +86,14 @@ def test_what_lies_under_a_good_checksum_is_refused(at: int, lie: bytes, error: 
         list(decode_batches(bytes(data)))
 
 
-def test_a_fetch_that_ends_within_a_batch_gives_the_whole_ones() -> None:
+def test_whole_batches_of_a_fetch_that_ends_within_a_batch() -> None:
     one, other = (encode_batch(base, 1, 0, [(None, b"value")]) for base in (0, 1))
     for size in range(len(one + other)):
         assert whole_batches((one + other)[:size]) == (b"" if size < len(one) else one)
     assert whole_batches(one + other) == one + other
 
 
-def test_control_records_say_who_leads_and_who_votes() -> None:
+def test_control_records_of_leaders_and_voters() -> None:
     pairs = [*epoch_begun(QUORUM), snapshot_header(5), snapshot_footer()]
     assert [control_type(key) for key, _ in pairs] == [2, 5, 6, 3, 4]
     assert b"127.0.0.1" in pairs[2][1]
@@ -116,11 +116,11 @@ def packed(*parts: object) -> bytes:
 
 
 @given(st.integers(0, 1 << 62), st.lists(st.binary(max_size=300), max_size=5), st.sampled_from([b"", b"r" * 32]))
-def test_events_come_back_as_they_went(first: int, values: list[bytes], root: bytes) -> None:
+def test_embedded_events_round_trip(first: int, values: list[bytes], root: bytes) -> None:
     assert embedded_events(embed_events(first, values, root)) == EmbeddedEvents(1, first, tuple(values), root)
 
 
-def test_a_reader_that_knows_nothing_of_it_passes_over_it() -> None:
+def test_readers_ignore_the_unknown_tagged_field() -> None:
     assert isinstance(decode_record(WHOLE), NoOpRecord)
     image, before = MetadataImage(), MetadataImage()
     image.apply(decode_record(WHOLE))
@@ -152,17 +152,17 @@ def test_a_reader_that_knows_nothing_of_it_passes_over_it() -> None:
         "bytes within",
     ],
 )  # fmt: skip
-def test_what_is_not_of_this_form_is_none(value: bytes) -> None:
+def test_other_records_have_no_embedded_events(value: bytes) -> None:
     assert embedded_events(value) is None
 
 
-def test_torn_or_cut_bytes_are_none() -> None:
+def test_truncated_records_have_no_embedded_events() -> None:
     for size in range(len(WHOLE)):
         assert embedded_events(WHOLE[:size]) is None, f"of {len(WHOLE)} bytes {size}"
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_behind_the_head_are_taken_or_none(data: bytes) -> None:
+def test_random_bytes_never_raise(data: bytes) -> None:
     head = WHOLE[: WHOLE.index(encode_uvarint(TAG)) + len(encode_uvarint(TAG))]
     found = embedded_events(head + data)
     assert found is None or embed_events(found.first, found.values, found.root)

@@ -105,7 +105,7 @@ def test_every_finalized_feature_must_be_supported() -> None:
     assert refused.why == "the broker supports group.version 0 to 0; the cluster has level 1"
 
 
-def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:
+def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
     sessions = Sessions(9, now=100)
     first, second = BrokerId(1), BrokerId(2)
     assert sessions.is_valid(first, 108)
@@ -118,7 +118,7 @@ def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:
     assert not sessions.is_valid(first, 112)
 
 
-def test_nobody_is_fenced_for_the_time_in_which_the_controller_itself_stood_still() -> None:
+def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
     sessions = Sessions(9, now=0)
     broker_id = BrokerId(1)
     sessions.touch(broker_id, 1)
@@ -141,7 +141,7 @@ def test_brokers_share_the_highest_level_that_all_support(ranges: list[tuple[int
     assert shared_metadata_version(brokers) == shared
 
 
-def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
+def test_features_follow_the_metadata_version_if_brokers_support_them() -> None:
     assert features_at(19) == (("metadata.version", 19),)
     assert dict(features_at(30)) == {
         "metadata.version": 30,
@@ -154,7 +154,7 @@ def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
     assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
 
 
-def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
+def test_applied_metadata_offsets_map_to_event_offsets() -> None:
     applied = AppliedOffsets(10, Offset(3))
     applied.record(15, Offset(7))
     applied.record(15, Offset(9))
@@ -202,7 +202,7 @@ def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
     [(True, True, 41, True), (True, True, -1, False), (True, True, 40, False), (False, False, -1, True),
      (False, True, -1, False), (False, True, 41, False)],
 )  # fmt: skip
-def test_a_broker_is_believed_that_it_lost_nothing_where_its_newest_registration_ended_in_order(
+def test_a_clean_shutdown_counts_only_for_the_newest_registration(
     is_registered: bool, has_replicas: bool, epoch: int, in_order: bool
 ) -> None:
     """One that was forgotten is not, if it has replicas."""
@@ -212,7 +212,7 @@ def test_a_broker_is_believed_that_it_lost_nothing_where_its_newest_registration
     assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
-def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
+def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
     state = State(DictTopics(), Cluster().with_broker(replace(broker(1, fenced=True), broker_epoch=2)))
     of: dict[str, Any] = {"request_id": RequestId("r"), "at_ms": 7, "broker_id": BrokerId(1), "reason": ""}
     refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
@@ -220,7 +220,7 @@ def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
     assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
 
 
-def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back_uncleanly() -> None:
+def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_uncleanly() -> None:
     two = (BrokerId(1), BrokerId(2))
     partition = Partition(two, (), NO_LEADER, upkeep=Upkeep((ONE, TWO), elr=two[:1]))
     kept = [
@@ -230,7 +230,7 @@ def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back
     assert kept == [True, False]
 
 
-def test_a_broker_that_leads_is_fenced_before_it_registers_anew() -> None:
+def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:
     members, api = membership(fenced=False), Submitting()
     members.has_session.return_value = False
     members.leads.return_value = True
@@ -281,7 +281,7 @@ def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
     ],
     ids=["registered", "another incarnation has registered since", "the log cannot be written", "stopping"],
 )
-def test_a_registration_is_answered_by_what_is_decided(
+def test_a_registration_is_answered_by_its_decision(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
     api = Submitting(code, number)
@@ -292,7 +292,7 @@ def test_a_registration_is_answered_by_what_is_decided(
 
 
 @pytest.mark.parametrize(("code", "error_code", "is_fenced"), [(0, 0, False), (56, 41, True)])
-def test_a_heartbeat_says_what_became_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
+def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
     api = Submitting(code)
     handler = BrokerHeartbeatHandler(cast("ControllerApi", api), membership(), Mock())
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)

@@ -63,7 +63,7 @@ async def decided_by_kafka(desk: Desk, number: int) -> None:
     ("given", "others_last"),
     [("all", False), ("all", True), ("nobody", False), ("another history", False), ("a lie", False)],
 )
-async def test_what_was_missed_is_copied_from_who_has_it(
+async def test_missed_events_are_copied_from_another_voter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, others_last: bool
 ) -> None:
     monkeypatch.setattr(catch_up, "PAGE_EVENTS", 3)
@@ -119,7 +119,7 @@ async def test_what_was_missed_is_copied_from_who_has_it(
         assert away.replication.applied >= log.start, "it is written down"
 
 
-async def test_a_page_that_nobody_should_have_is_not_given(tmp_path: Path) -> None:
+async def test_invalid_page_requests_are_refused(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, _):
         await leader.commit(COMMANDS)
         end = leader.replication.applied
@@ -169,7 +169,7 @@ def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
 
 
 @pytest.mark.parametrize("changed", ["nobody", "a follower", "the leader"])
-async def test_who_differs_from_most_does_not_lead(
+async def test_a_voter_that_differs_from_the_majority_does_not_lead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     async with three(tmp_path) as (leader, (one, other)):
@@ -205,7 +205,7 @@ async def test_who_differs_from_most_does_not_lead(
         assert one.events() == other.events() == HISTORY, "and all go on"
 
 
-async def test_of_two_that_differ_nobody_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_different_voters_have_no_majority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, (one, _)):
         know_each_other(monkeypatch, (leader, one))
         change(monkeypatch, leader.log)

@@ -80,7 +80,7 @@ class Deciding:
 
 
 @pytest.mark.parametrize("text", ["create poison 3x3 id=q2", "partitions t to=9 id=q2", "delete t id=q2"])
-def test_what_brokers_cannot_be_shown_fails_its_command_alone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projection_error_fails_only_its_command(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @on_virtual_time
     async def story() -> None:
         one = Deciding()

@@ -51,7 +51,7 @@ def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[by
 
 
 @pytest.mark.parametrize("before", [0, 1])
-async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_once_there_is_room(
+async def test_a_full_disk_of_the_only_voter_fails_commands_until_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     """As an event log alone does. Of a commit of several batches those before stay, each of whole commands."""
@@ -79,7 +79,7 @@ async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_
         assert desk.node.quorum.full is None
 
 
-async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_flush_leaves_no_partial_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
         known, epoch = desk.events(), desk.node.quorum.epoch
@@ -102,7 +102,7 @@ async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypa
         assert desk.events() == desk.embedded_events() == HISTORY
 
 
-async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is(
+async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with three(tmp_path) as (leader, followers):
@@ -127,7 +127,7 @@ async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is
         assert not leader.replication.leads
 
 
-async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
 
@@ -149,9 +149,7 @@ async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, mon
         assert leader.events() == HISTORY
 
 
-async def test_what_a_full_disk_does_not_take_is_to_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also what is in the metadata log alone: without an answer the connection would end."""
     async with alone(tmp_path) as desk:
         api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))

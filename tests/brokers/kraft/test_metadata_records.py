@@ -41,7 +41,7 @@ EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": byte
 
 
 @EVERY
-def test_every_record_is_read_as_it_was_written(kind: type[MetadataRecord], version: int) -> None:
+def test_records_round_trip(kind: type[MetadataRecord], version: int) -> None:
     for record in (kind(version=version), _filled(layout(kind, version), version=version)):
         assert isinstance(record, MetadataRecord)
         assert decode_record(encode_record(record)) == record
@@ -133,13 +133,13 @@ def _versions(text: str) -> tuple[int, int]:
     return int(low), int(high) if dash else 99 if text.endswith("+") else int(low)
 
 
-def test_an_unknown_record_is_kept_as_it_is() -> None:
+def test_an_unknown_record_is_stored_unchanged() -> None:
     value = bytes((1, 120, 0)) + b"whatever"
     assert decode_record(value) == UnknownRecord(value=value)
     assert encode_record(UnknownRecord(value=value)) == value
 
 
-def test_a_cut_record_is_refused_by_name() -> None:
+def test_a_truncated_record_is_refused_by_name() -> None:
     value = encode_record(TopicRecord(name="topic", topic_id=b"0123456789abcdef"))
     with pytest.raises(MalformedRecord, match="TopicRecordV0: topic_id: the bytes end early"):
         decode_record(value[:-8])

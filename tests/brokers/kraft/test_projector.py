@@ -29,7 +29,7 @@ REAL = len(real_history())
 EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
 
 
-def test_after_each_event_brokers_are_sent_what_is() -> None:
+def test_after_each_event_the_image_equals_the_state() -> None:
     log, image = LogRig(), MetadataImage()
     for record in HISTORY:
         known = len(log.decoded())
@@ -51,7 +51,7 @@ def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
 
 
 @EACH_COMMIT
-def test_each_batch_carries_the_events_of_its_commit(commits: int) -> None:
+def test_each_batch_embeds_the_events_of_its_commit(commits: int) -> None:
     log = log_of(HISTORY, commits)
     batches = [batch for batch in log.decoded() if not batch.is_control]
     assert len(batches) == -(-len(HISTORY) // commits)
@@ -92,7 +92,7 @@ def test_commits_of_any_size_give_the_same_records(commits: int) -> None:
         assert other.end < one.end, "a record that carries events a commit"
 
 
-def test_a_restart_anywhere_changes_no_byte() -> None:
+def test_a_restart_at_any_event_changes_no_byte() -> None:
     whole = log_of(HISTORY, 1)
     for cut in range(1, len(HISTORY), 3):
         second = LogRig(log_of(HISTORY[:cut], 1))
@@ -102,7 +102,7 @@ def test_a_restart_anywhere_changes_no_byte() -> None:
         assert second.projector.mark == whole.projector.mark
 
 
-def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
+def test_records_that_are_not_durable_may_be_reverted() -> None:
     log, whole = log_of(HISTORY[:12], 1), log_of(HISTORY[:12], 1)
     before = log.projector.mark
     log.take(HISTORY[12:16])
@@ -116,7 +116,7 @@ def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
     assert differences(log.image(), log.state) == []
 
 
-def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_for_an_epoch() -> None:
+def test_offsets_have_no_gaps_and_broker_epochs_are_registration_offsets() -> None:
     log = log_of(HISTORY, 3)
     at, offsets = 0, dict[int, int]()
     for batch in log.decoded():
@@ -132,7 +132,7 @@ def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_fo
 
 
 @pytest.mark.parametrize("at", [8, 14, 20])
-def test_a_snapshot_says_what_the_batches_say(at: int) -> None:
+def test_a_snapshot_equals_its_batches(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
     image = MetadataImage()
     image.fold(log.decoded())
@@ -158,7 +158,7 @@ def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
 
 
 @pytest.mark.parametrize("bound", ["records", "bytes"])
-def test_a_large_commit_is_parted_between_commands(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_commit_is_split_between_commands(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 5 if bound == "records" else 300
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH" if bound == "records" else "BATCH_BYTES", most)
     log = LogRig()
@@ -182,7 +182,7 @@ def _records_of(value: bytes) -> int:
     return len(log_of(HISTORY[: at + 1], 1000).decoded()[-1].records) - before or len(HISTORY)
 
 
-def test_what_one_command_leads_to_is_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_of_one_command_are_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 5)
     commit, made = LogRig().take(HISTORY)
     assert len(made) == 1
@@ -194,7 +194,7 @@ def entry(record: Recorded) -> bytes:
     return encode_event(record.at_ms, record.cause, record.event)
 
 
-def test_a_commit_whose_last_command_came_to_nothing_has_no_batch_without_events(
+def test_a_last_command_without_events_gets_no_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
@@ -221,7 +221,7 @@ def _records(log: LogRig) -> list[Any]:
     return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
 
 
-def test_after_each_event_brokers_are_sent_what_holds() -> None:
+def test_after_each_event_the_acls_of_the_image_equal_the_state() -> None:
     log = log_of(HISTORY[:BEGIN])
     image = log.image()
     for record in HISTORY[BEGIN:]:
@@ -236,7 +236,7 @@ def test_after_each_event_brokers_are_sent_what_holds() -> None:
     assert log.state.cluster.quotas
 
 
-def test_a_restart_or_a_lost_lead_anywhere_changes_no_byte() -> None:
+def test_a_restart_or_lost_leadership_changes_no_byte_of_acls() -> None:
     whole = log_of(HISTORY, 1)
     for cut in range(BEGIN, len(HISTORY)):
         second = LogRig(log_of(HISTORY[:cut], 1))
@@ -252,7 +252,7 @@ def test_a_restart_or_a_lost_lead_anywhere_changes_no_byte() -> None:
     assert losing.data() == whole.data()
 
 
-def test_no_id_is_given_twice_also_to_an_entry_that_is_created_again() -> None:
+def test_a_recreated_acl_gets_a_new_id() -> None:
     """A broker that sees the removal and the creation in one step would add an id that it has."""
     records = _records(log_of(HISTORY))
     created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
@@ -266,7 +266,7 @@ def test_no_id_is_given_twice_also_to_an_entry_that_is_created_again() -> None:
 
 
 @pytest.mark.parametrize("at", [BEGIN + 1, BEGIN + 4, len(HISTORY) - 1])
-def test_a_snapshot_has_them(at: int) -> None:
+def test_a_snapshot_has_acls_credentials_and_quotas(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
     image = MetadataImage()
     image.fold(decode_batches(snapshot_bytes(log.image(), 1)))
@@ -279,7 +279,7 @@ def test_a_snapshot_has_them(at: int) -> None:
     assert snapshot_bytes(image, 1) == snapshot_bytes(log_of(HISTORY, 1).image(), 1)
 
 
-def test_what_there_was_before_the_metadata_log_is_written_after_the_first_features() -> None:
+def test_existing_state_is_written_after_the_first_features() -> None:
     earlier = history("access")
     later = real_history()
     shifted = [Recorded(Offset(record.offset + len(earlier)), *_rest(record)) for record in later]

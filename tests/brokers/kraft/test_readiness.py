@@ -60,7 +60,7 @@ class Put:
 
 
 @on_virtual_time
-async def test_one_command_when_all_have_confirmed() -> None:
+async def test_one_command_when_all_live_brokers_have_confirmed() -> None:
     put = Put()
     for broker_id, offset in ((1, 5), (2, 9), (3, 7)):
         assert put.commands == []
@@ -72,7 +72,7 @@ async def test_one_command_when_all_have_confirmed() -> None:
 
 
 @on_virtual_time
-async def test_what_was_confirmed_is_not_reported_again() -> None:
+async def test_confirmed_offsets_are_not_submitted_again() -> None:
     put = Put(LIVE[:1])
     for offset in (5, 5, 4, 6):
         put.take(1, offset)
@@ -80,7 +80,7 @@ async def test_what_was_confirmed_is_not_reported_again() -> None:
 
 
 @on_virtual_time
-async def test_a_broker_that_went_confirms_anew() -> None:
+async def test_a_broker_that_returns_confirms_again() -> None:
     put = Put(LIVE[:1])
     put.take(1, 5)
     put.gathered.forget(BrokerId(1))
@@ -89,7 +89,7 @@ async def test_a_broker_that_went_confirms_anew() -> None:
 
 
 @on_virtual_time
-async def test_a_slow_broker_keeps_nobodys_word_back_for_long() -> None:
+async def test_a_slow_broker_delays_other_confirmations_only_shortly() -> None:
     put = Put()
     put.take(1, 5)
     put.take(2, 6)
@@ -102,7 +102,7 @@ async def test_a_slow_broker_keeps_nobodys_word_back_for_long() -> None:
 
 
 @on_virtual_time
-async def test_cleared_nothing_more_is_reported() -> None:
+async def test_cleared_confirmations_submit_nothing() -> None:
     put = Put()
     put.take(1, 5)
     put.gathered.clear()
@@ -127,7 +127,7 @@ def _offsets(_: RequestContext, request: ListOffsetsRequest) -> Answer:
     return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=request.topics[0].name, partitions=parts),))
 
 
-async def test_what_a_broker_knows_and_leads() -> None:
+async def test_a_probe_asks_for_metadata_and_leadership() -> None:
     async with serving({ApiKey.METADATA: _metadata, ApiKey.LIST_OFFSETS: _offsets}) as server:
         probe = BrokerProbe(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
         assert await probe.knows("known")
@@ -145,7 +145,7 @@ async def test_what_a_broker_knows_and_leads() -> None:
 
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
-async def test_a_broker_under_a_name_that_no_host_has_is_not_reached(host: str) -> None:
+async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
     """It chose the name itself: it must not end the controller."""
     with pytest.raises(ProbeFailed, match="cannot be reached"):
         await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

@@ -194,7 +194,7 @@ def _answers(secured: Secured) -> bool:
         return False
 
 
-def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(secured: Secured) -> None:
+def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secured: Secured) -> None:
     assert not _may_log_in(secured)
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsert = UserScramCredentialUpsertion("alice", credential, PASSWORD.encode())
@@ -239,7 +239,7 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     ],
     ids=["token", "renewal", "expiry", "voter", "voter-gone"],
 )
-def test_what_is_not_done_is_refused_through_a_broker(
+def test_unsupported_requests_through_a_broker_are_refused(
     secured: Secured, key: ApiKey, version: int, message: Message, code: int
 ) -> None:
     """The broker passes it on; its client gets the controller's answer, and keeps its connection."""

@@ -271,7 +271,7 @@ def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
     return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
-def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: RealCluster) -> None:
+def test_foreign_brokers_are_refused(cluster: RealCluster) -> None:
     level = Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)
     usual = BrokerRegistrationRequest(
         broker_id=1,
@@ -307,7 +307,7 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
     cluster.wait_live()
 
 
-def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothing(cluster: RealCluster) -> None:
+def test_invalid_fetches_do_not_affect_other_brokers(cluster: RealCluster) -> None:
     with Wire(cluster.address) as wire:
 
         def fetched(**fields: Any) -> Any:

@@ -104,7 +104,7 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
 
 
 @pytest.mark.parametrize("most", [1000, 3])
-async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
+async def test_committed_events_not_yet_written_are_restored_from_batches(
     tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the commit is several batches: each is taken alone."""
@@ -134,7 +134,7 @@ async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
     assert desk.events() == HISTORY
 
 
-async def test_what_a_power_cut_takes_is_written_again_and_alike(tmp_path: Path) -> None:
+async def test_events_lost_in_a_power_failure_are_written_again(tmp_path: Path) -> None:
     log = InMemoryLog("cluster")
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
@@ -163,7 +163,7 @@ async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
         assert differences(image, fold(HISTORY)) == []
 
 
-async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
+async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
         for value in (encode_record(NoOpRecord()), embed_events(desk.log.next_offset, [])):
@@ -177,7 +177,7 @@ async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
         assert desk.events() == HISTORY
 
 
-async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Path) -> None:
+async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) -> None:
     """All voters have the same events, whichever of them ended meanwhile: what a Kafka controller decided is said to be
     of who led, by the log and not by what this process has seen."""
     async with alone(tmp_path) as one:
@@ -197,7 +197,7 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
         assert unexplained == [], "the check of causes knows what a follower writes first"
 
 
-async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:
+async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Path) -> None:
     """Who has met a record of a newer release leads never again; the epochs of brokers stay known."""
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
@@ -217,7 +217,7 @@ async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_comm
 
 
 @pytest.mark.parametrize("values", [(b"no event",), (b"",), unfitting(), (*unfitting(), b"no event")])
-async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_records_taken(
+async def test_invalid_embedded_events_are_replaced_by_imported_records(
     tmp_path: Path, values: tuple[bytes, ...]
 ) -> None:
     async with alone(tmp_path) as desk:
@@ -249,7 +249,7 @@ async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
 # --- of several
 
 
-async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path) -> None:
+async def test_a_follower_has_the_same_events_and_state(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
 
         def has_all(desk: Desk) -> bool:
@@ -270,7 +270,7 @@ async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path
             assert each.log.durable_offset == len(HISTORY)
 
 
-async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp_path: Path) -> None:
+async def test_a_commit_in_flight_at_lost_leadership_is_on_all_voters_or_none(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
         known = leader.log.next_offset
@@ -300,7 +300,7 @@ async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp
             assert (each.events(), each.kept()) == (chosen.events(), chosen.kept())
 
 
-async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
+async def test_a_leader_that_transfers_leadership_stops_deciding(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, _):
         await leader.commit(COMMANDS[:5])
         leader.record(COMMANDS[5:])
@@ -329,7 +329,7 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         (None, None, False),
     ],
 )
-def test_the_lead_is_wanted_from_who_wants_it_less(
+def test_leadership_is_requested_from_a_lower_priority(
     known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
 ) -> None:
     """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""

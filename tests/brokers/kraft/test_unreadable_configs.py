@@ -37,18 +37,18 @@ def discovered(name: str, *configs: tuple[str, str]) -> TopicDiscovered:
         (16, "interval.ms", " 1000", False),
     ],
 )
-def test_what_kafkas_parsers_refuse_or_misread_is_found(kind: int, config: str, text: str, is_found: bool) -> None:
+def test_values_that_kafka_refuses_or_misreads_are_found(kind: int, config: str, text: str, is_found: bool) -> None:
     assert bool(unreadable(kind, ((config, text),))) is is_found
 
 
-def test_the_repair_sets_the_value_that_was_meant_or_deletes_what_is_none() -> None:
+def test_the_repair_sets_or_deletes_the_value() -> None:
     start = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type"
     assert repair(TOPICS, "t", MIN_ISR, " 2") == f"{start} topics --entity-name 't' --add-config {MIN_ISR}=2"
     assert repair(TOPICS, "t", MIN_ISR, "abc") == f"{start} topics --entity-name 't' --delete-config {MIN_ISR}"
     assert repair(BROKERS, "", UNCLEAN, " TRUE") == f"{start} brokers --entity-default --add-config {UNCLEAN}=true"
 
 
-def test_what_was_found_follows_the_events() -> None:
+def test_unreadable_configs_follow_the_events() -> None:
     found = UnreadableConfigs()
     of_all: Configs = ((MIN_ISR, " 3"),)
     changed = ResourceConfigsChanged(RequestId("r"), BROKERS, "", of_all, "User:kafka", None)

@@ -28,7 +28,7 @@ from tests.projections.logs import story
 
 @settings(max_examples=200, deadline=None)
 @given(walks())
-def test_the_state_says_what_the_records_say(batches: tuple[Batch, ...]) -> None:
+def test_imported_events_project_to_the_same_records(batches: tuple[Batch, ...]) -> None:
     follower = Follower()
     for records in batches:
         follower.take(*records)
@@ -38,7 +38,7 @@ def test_the_state_says_what_the_records_say(batches: tuple[Batch, ...]) -> None
 
 @settings(max_examples=50, deadline=None)
 @given(walks())
-def test_slices_that_are_applied_one_by_one_lead_to_the_same(batches: tuple[Batch, ...]) -> None:
+def test_slices_applied_one_by_one_give_the_same_state(batches: tuple[Batch, ...]) -> None:
     whole, sliced = Follower(), Follower()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collector, "STEPS_PER_SLICE", 1)
@@ -48,7 +48,7 @@ def test_slices_that_are_applied_one_by_one_lead_to_the_same(batches: tuple[Batc
     assert sliced.ids == whole.ids
 
 
-def test_the_walks_meet_every_event_that_can_be_discovered() -> None:
+def test_the_walks_reach_every_importable_event() -> None:
     met = set()
     for seed in range(40):
         follower = Follower()
@@ -99,7 +99,7 @@ def records_of(log: LogRig) -> list[MetadataRecord]:
     return [decode_record(value) for batch in batches for _, value in batch.records]
 
 
-def test_what_the_same_events_lead_to_does_not_differ() -> None:
+def test_equal_projections_do_not_differ() -> None:
     history = access_history()
     ours, theirs = (records_of(log_of(history, commits, is_kafkas=True)) for commits in (40, 1000))
     assert len(ours) > 40
@@ -130,7 +130,7 @@ BEGIN, END, ABORT = kinds.BeginTransactionRecord(), kinds.EndTransactionRecord()
 A, B, C = (kinds.TopicRecord(name=name, topic_id=name.encode() * 16) for name in "abc")
 
 
-def test_what_counts_and_where_what_is_open_begins() -> None:
+def test_records_of_transactions_apply_when_they_end() -> None:
     # a batch, the records that count after it, and where a transaction is open
     table: list[tuple[list[MetadataRecord], list[tuple[int, MetadataRecord]], int | None]] = [
         ([A], [(0, A)], None),
@@ -166,7 +166,7 @@ def test_records_have_the_offsets_of_their_batch_and_malformed_ones_are_unknown(
 GOLDEN = Path(__file__).parents[3] / "golden" / "kafka-4.3-metadata.log"
 
 
-def test_the_state_says_what_kafka_wrote() -> None:
+def test_a_log_of_kafka_is_imported_completely() -> None:
     follower, transactions = Follower(node_id=1), Transactions()
     for batch in decode_batches(GOLDEN.read_bytes()):
         follower.epoch, follower.offset = batch.leader_epoch, batch.base_offset

@@ -31,7 +31,7 @@ def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Ev
 
 @settings(max_examples=100, deadline=None)
 @given(walks(), st.integers(1, 40), st.integers(0, 40))
-def test_a_voter_that_was_away_is_where_one_is_that_was_not(walked: tuple[Batch, ...], left: int, away: int) -> None:
+def test_a_snapshot_import_equals_following(walked: tuple[Batch, ...], left: int, away: int) -> None:
     there, late = Follower(), Follower()
     for records in walked[:left]:
         there.take(*records)
@@ -48,14 +48,14 @@ def test_a_voter_that_was_away_is_where_one_is_that_was_not(walked: tuple[Batch,
     assert late.unsupported is None
 
 
-def test_nothing_that_changed_is_nothing_but_that_it_is_not_known() -> None:
+def test_an_equal_snapshot_imports_only_the_skipped_history() -> None:
     follower = followed()
     assert take_snapshot(follower, follower.image, follower.offset + 5) == [
         HistorySkipped(follower.offset - 5, follower.offset, 8, "it was away")
     ]
 
 
-def test_what_a_single_step_explains_is_said_as_one() -> None:
+def test_a_single_partition_change_is_imported_as_one() -> None:
     follower = Follower()
     for batch in batches():
         follower.take(*batch)
@@ -66,7 +66,7 @@ def test_what_a_single_step_explains_is_said_as_one() -> None:
 
 
 @pytest.mark.parametrize("misfit", [b"\x01\x02\x00", encode_record(change(b"\x66" * 16, 0, isr=(2,)))])
-def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes) -> None:
+def test_a_mismatched_record_is_named_and_the_rest_imported(misfit: bytes) -> None:
     values = (encode_record(each) for each in (config(4, "1", "log.retention.ms", "5"), *next(batches())))
     read = MetadataImage()
     read.fold(decode_batches(encode_batch(0, 8, 5, [(None, each) for each in (misfit, *values)])), keep_mismatched=True)
@@ -77,7 +77,7 @@ def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes
     assert len([event for each in slices for event in each.events]) > 1
 
 
-def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_is_sliced_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     follower = followed()
     skipped = HistorySkipped(137, 140, 8, "it was away")
 
@@ -100,7 +100,7 @@ def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -
         (partition(ORDERS, 9, 2), "the partitions of topic 'orders' have gaps"),
     ],
 )
-def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) -> None:
+def test_unsupported_records_of_a_snapshot_are_named(record: kinds.MetadataRecord, why: str) -> None:
     follower = followed()
     follower.image.apply(record)
     take_snapshot(follower, follower.image, 200)
@@ -108,14 +108,14 @@ def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) ->
     assert any(topic.name == "orders" for topic in follower.topics())
 
 
-def test_configs_that_kafka_keeps_of_a_deleted_topic_are_passed_over() -> None:
+def test_configs_of_a_deleted_topic_in_a_snapshot_are_ignored() -> None:
     follower = followed()
     follower.image.apply(config(2, "nothing", "retention.ms", "1"))
     events = take_snapshot(follower, follower.image, 200)
     assert ([type(event) for event in events], follower.unsupported) == ([HistorySkipped], followed().unsupported)
 
 
-def test_partitions_that_are_gone_are_said_with_the_whole_topic() -> None:
+def test_missing_partitions_are_imported_with_the_whole_topic() -> None:
     follower = followed()
     del follower.image.partitions[ORDERS][3]
     events = take_snapshot(follower, follower.image, 200)
