@@ -271,7 +271,7 @@ def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
     return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
-def test_foreign_brokers_are_refused(cluster: RealCluster) -> None:
+def test_brokers_of_another_cluster_are_refused(cluster: RealCluster) -> None:
     level = Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)
     usual = BrokerRegistrationRequest(
         broker_id=1,

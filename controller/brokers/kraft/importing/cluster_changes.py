@@ -9,14 +9,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.collector import EventCollector, Source
+from controller.brokers.kraft.importing.collector import EventCollector
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     MetadataRecord,
     RegisterBrokerRecord,
-    UserScramCredentialRecord,
 )
 from controller.brokers.kraft.log.projection import (
     CORDONED_SINCE,
@@ -30,7 +29,7 @@ from controller.brokers.kraft.log.projection import (
 from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.access.quotas import sorted_entity
-from controller.machine.state import Cluster, ScramCredential
+from controller.machine.state import Cluster
 from events import catalog
 from events.access import (
     Acl,
@@ -152,32 +151,6 @@ def entity_of(record: ClientQuotaRecord) -> QuotaEntity:
     return sorted_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
 
 
-def quota_events(entity: QuotaEntity, before: Quotas, after: Quotas, source: Source) -> Iterator[QuotasChanged]:
-    old, new = dict(before), dict(after)
-    values = tuple((key, value) for key, value in after if old.get(key) != value)
-    removed = tuple(key for key in old if key not in new)
-    if values or removed:
-        yield QuotasChanged(source.request_id, entity, values, removed, source.principal, None)
-
-
-def credential_events(
-    user: str,
-    mechanism: int,
-    before: ScramCredential | None,
-    after: UserScramCredentialRecord | None,
-    source: Source,
-) -> Iterator[ScramCredentialSet | ScramCredentialRemoved]:
-    """The event of a changed SCRAM credential; `mechanism` is one of MECHANISMS."""
-    name, by = MECHANISMS[mechanism], source.principal
-    if after is None:
-        if before is not None:
-            yield ScramCredentialRemoved(source.request_id, user, name, by, None)
-        return
-    keys = (after.iterations, after.salt, after.stored_key, after.server_key)
-    if before is None or keys != (before.iterations, before.salt, before.stored_key, before.server_key):
-        yield ScramCredentialSet(source.request_id, user, name, *keys, by, None)
-
-
 PRODUCER_IDS_PER_BLOCK: Final = 1000
 """The size of Kafka's producer id blocks (KIP-730)."""
 _ACLS_PER_EVENT: Final = 1000
@@ -211,7 +184,8 @@ class ClusterChanges:
                 self._load_configs((record.resource_type, record.resource_name))
                 self._image.apply(record)
             case kinds.ProducerIdsRecord():
-                self._apply_producer_ids(record)
+                self._load_broker(record.broker_id)
+                self._report_producer_ids(record)
             case _:
                 return self._apply_access(record)
         return True
@@ -248,9 +222,7 @@ class ClusterChanges:
             self._report_configs(kind, name)
             yield
         for user, mechanism in self._credentials:
-            before = self._before.scram.get((user, MECHANISMS[mechanism]))
-            after = self._image.find(kinds.UserScramCredentialRecord(name=user, mechanism=mechanism))
-            self._collector.add(*credential_events(user, mechanism, before, after, self._collector.source))
+            self._report_credential(user, mechanism)
             yield
         yield from self._report_quotas()
         yield from self._report_acls()
@@ -288,10 +260,6 @@ class ClusterChanges:
         self._epochs.know(broker.broker_id, broker.broker_epoch)
         epoch = self._ids_before.broker_epochs.get(broker.broker_id, -1)
         return registration_record(broker, epoch, CORDONED_SINCE)
-
-    def _apply_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
-        self._load_broker(record.broker_id)
-        self._report_producer_ids(record)
 
     def _report_producer_ids(self, record: kinds.ProducerIdsRecord) -> None:
         end = record.next_producer_id
@@ -368,14 +336,30 @@ class ClusterChanges:
             for each in credential_and_quota_records(Cluster(), held):
                 self._image.apply(each)
 
+    def _report_credential(self, user: str, mechanism: int) -> None:
+        name, source = MECHANISMS[mechanism], self._collector.source
+        before = self._before.scram.get((user, name))
+        after = self._image.find(kinds.UserScramCredentialRecord(name=user, mechanism=mechanism))
+        if after is None:
+            if before is not None:
+                self._collector.add(ScramCredentialRemoved(source.request_id, user, name, source.principal, None))
+            return
+        keys = (after.iterations, after.salt, after.stored_key, after.server_key)
+        if before is None or keys != (before.iterations, before.salt, before.stored_key, before.server_key):
+            self._collector.add(ScramCredentialSet(source.request_id, user, name, *keys, source.principal, None))
+
     def _report_quotas(self) -> Iterator[None]:
         quotas: dict[QuotaEntity, dict[str, float]] = {}
+        source = self._collector.source
         for record in self._image.all(kinds.ClientQuotaRecord):
             quotas.setdefault(entity_of(record), {})[record.key] = record.value
             yield
         for entity in {**self._entities, **dict.fromkeys(quotas)}:
-            before, after = self._before.quotas.get(entity, ()), tuple(sorted(quotas.get(entity, {}).items()))
-            self._collector.add(*quota_events(entity, before, after, self._collector.source))
+            before, after = dict(self._before.quotas.get(entity, ())), quotas.get(entity, {})
+            values = tuple(sorted((key, value) for key, value in after.items() if before.get(key) != value))
+            removed = tuple(key for key in before if key not in after)
+            if values or removed:
+                self._collector.add(QuotasChanged(source.request_id, entity, values, removed, source.principal, None))
             yield
 
     def _report_acls(self) -> Iterator[None]:
