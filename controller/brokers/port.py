@@ -79,7 +79,7 @@ class Replication(Protocol):
         ...
 
 
-class CommandSink(Protocol):
+class CommandSink(Stamper, Protocol):
     """The controller, as brokers report to it."""
 
     @property
@@ -96,12 +96,6 @@ class CommandSink(Protocol):
 
     def is_settled(self) -> bool:
         """True if every topic was reconciled since a broker last came or went."""
-        ...
-
-    def now_ms(self) -> int: ...
-
-    def new_request_id(self, origin: str) -> RequestId:
-        """An id for a command that no client requested; `origin` names its source."""
         ...
 
     def observe(self, command: AnyCommand) -> None:

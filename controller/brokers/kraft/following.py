@@ -253,12 +253,7 @@ class Following:
         )
         request_id, store, slices = skipped_to(skipped).request_id, recorder.store, []
         for each in import_snapshot(
-            recorder.state,
-            chain.from_iterable(topic_slices(lambda: store)),
-            self._projector.ids,
-            image,
-            at_ms,
-            skipped,
+            recorder.state, chain.from_iterable(topic_slices(lambda: store)), self._projector.ids, image, at_ms, skipped
         ):
             slices.append(each)
             await asyncio.sleep(0)

@@ -228,7 +228,7 @@ class KraftBrokers:
             if not is_kraft_broker(broker):
                 stamped = stamp(self._controller, "kraft")
                 self._controller.observe(
-                    UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a real broker")
+                    UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a KRaft broker")
                 )
         self._begin_epoch()
         self.unreadable.warn()

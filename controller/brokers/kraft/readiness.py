@@ -241,10 +241,7 @@ class Readiness:
     """
 
     def __init__(
-        self,
-        controller: CommandSink,
-        fetched: Callable[[BrokerId], int],
-        confirm: Callable[[BrokerId, Offset], None],
+        self, controller: CommandSink, fetched: Callable[[BrokerId], int], confirm: Callable[[BrokerId, Offset], None]
     ) -> None:
         self._controller = controller
         self._fetched_by = fetched

@@ -51,14 +51,9 @@ class QuorumReplication:
     """The `Replication` of one event log. `first` is the event that an empty log begins with."""
 
     def __init__(
-        self,
-        node: QuorumNode,
-        files: QuorumFiles,
-        log: EventLog,
-        projector: MetadataProjector,
-        first: SettingsChanged,
+        self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
-        self.on_lost = _nothing
+        self.on_lost: Callable[[], None] = lambda: None
         self.following = Following(files, log, projector, first)
         self.following.fetch_missing = partial(fetch_missing_events, node, log)
         self.tree_heads = TreeHeads(node, log)
@@ -216,7 +211,3 @@ class QuorumReplication:
         finally:
             for each in waiting:
                 each.cancel()
-
-
-def _nothing() -> None:
-    return None

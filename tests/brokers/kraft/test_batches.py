@@ -37,9 +37,7 @@ BATCHES = st.tuples(*NUMBERS, RECORDS, st.just(False)) | st.tuples(*NUMBERS, CON
 
 
 @given(st.lists(BATCHES, max_size=4))
-def test_batches_round_trip(
-    batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]],
-) -> None:
+def test_batches_round_trip(batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]]) -> None:
     data = b"".join(
         encode_batch(base, epoch, at, records, is_control=control) for base, epoch, at, records, control in batches
     )

@@ -194,9 +194,7 @@ def entry(record: Recorded) -> bytes:
     return encode_event(record.at_ms, record.cause, record.event)
 
 
-def test_a_last_command_without_events_gets_no_batch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_last_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
     log = log_of(HISTORY[:REAL], 1)
     log.projector.apply(log.state, HISTORY[REAL])

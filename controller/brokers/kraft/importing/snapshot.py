@@ -64,10 +64,7 @@ def import_difference(
     """Import the difference between a cluster with its topics and ids and the collector's image, in slices."""
     of_cluster = ClusterChanges(cluster, ids_before, collector)
     steps = chain(
-        _unsupported(collector),
-        of_cluster.compare_all(),
-        of_cluster.finish(),
-        _of_topics(topics, collector, at_ms),
+        _unsupported(collector), of_cluster.compare_all(), of_cluster.finish(), _of_topics(topics, collector, at_ms)
     )
     return collector.slices(steps)
 

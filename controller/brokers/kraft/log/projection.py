@@ -295,7 +295,3 @@ def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:
         operation=acl.operation,
         permission_type=acl.permission,
     )
-
-
-def acl_removal(acl_id: bytes) -> MetadataRecord:
-    return kinds.RemoveAccessControlEntryRecord(id=acl_id)

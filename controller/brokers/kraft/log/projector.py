@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import Pair, embed_events
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
@@ -62,10 +62,7 @@ class ProtocolIds(msgspec.Struct, frozen=True):
         )
 
     def changes_to(self, other: ProtocolIds) -> ProtocolIdChanges:
-        return ProtocolIdChanges(
-            _changes(self.broker_epochs, other.broker_epochs),
-            _changes(self.acls, other.acls),
-        )
+        return ProtocolIdChanges(_changes(self.broker_epochs, other.broker_epochs), _changes(self.acls, other.acls))
 
 
 def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
@@ -285,7 +282,7 @@ class MetadataProjector:
             return []
         records = projection.credential_and_quota_records(before, after)
         removed, new = projection.acl_changes(before.acls, after.acls)
-        records += [projection.acl_removal(self._acl_ids.remove(acl)) for acl in removed]
+        records += [RemoveAccessControlEntryRecord(id=self._acl_ids.remove(acl)) for acl in removed]
         for offset, acl in enumerate(new, next_offset + len(records)):
             records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
         return records

@@ -50,10 +50,7 @@ UNSUPPORTED: dict[str, tuple[tuple[MetadataRecord, ...], str]] = {
         "PartitionChangeRecord at offset 37: PartitionChangeRecord",
     ),
     "a change of no partition": ((change(ORDERS, 7, isr=(2,)),), "PartitionChangeRecord at offset 37: "),
-    "an end of no topic": (
-        (kinds.RemoveTopicRecord(topic_id=b"\x66" * 16),),
-        "RemoveTopicRecord at offset 37: ",
-    ),
+    "an end of no topic": ((kinds.RemoveTopicRecord(topic_id=b"\x66" * 16),), "RemoveTopicRecord at offset 37: "),
     "an old epoch": (
         (kinds.UnregisterBrokerRecord(broker_id=1, broker_epoch=3),),
         "UnregisterBrokerRecord at offset 37: ",
