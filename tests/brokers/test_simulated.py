@@ -1,4 +1,4 @@
-"""Simulated brokers: delay, failure, restart, joining, on a controller of their own."""
+"""Simulated brokers: delay, failure, restart, joining."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ EXISTS = Refusal(int(ErrorCode.TOPIC_ALREADY_EXISTS), "there")
 
 
 class Link:
-    """A cluster that takes everything once, and raises on what is called `bad`."""
+    """A cluster that accepts everything once, and raises for topics called `bad`."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()

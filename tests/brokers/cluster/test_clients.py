@@ -1,4 +1,4 @@
-"""Clients that begin at Topicwright, which stands before a real Kafka cluster, and work with the cluster's brokers."""
+"""Clients that bootstrap at Topicwright and work with the brokers of its target cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is requested of the cluster at once, and of which of its brokers."""
+"""Requests to the target cluster: their size, and the broker that they go to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_configs_count_towards_the_limit() -> None:
 
 
 async def test_the_broker_that_was_named_as_the_controller_dies(kafka: ReferenceKafka, name: str) -> None:
-    """Kafka names any of its brokers: here one that then dies before anything was requested of it."""
+    """Kafka names any broker as the controller; here that broker dies before the first request."""
     for number in range(100):
         link = ClusterLink(kafka.bootstrap, Security())
         before = link._admin.list_topics(timeout=10).controller_id

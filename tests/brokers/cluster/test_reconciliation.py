@@ -1,4 +1,4 @@
-"""What a log leaves open, and how a topic differs from the cluster's."""
+"""Unfinished work in a log, and differences between a topic and the cluster's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who Topicwright is at the cluster: librdkafka properties, on its own connections as on librdkafka's."""
+"""Authentication at the target cluster with librdkafka properties, on Topicwright's own connections, also of librdkafka."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BROKER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A broker that wants to know who one is; it knows `tw` by all three mechanisms."""
+    """A broker that requires SASL; it knows `tw` by all three mechanisms."""
     with reference_kafka(tmp_path_factory.mktemp("guarded") / "kafka", nodes=1, **BROKER) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **PLAIN})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):

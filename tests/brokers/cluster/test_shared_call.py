@@ -1,4 +1,4 @@
-"""Requests that many make at the same time."""
+"""Concurrent calls that share an answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.brokers.cluster.link import SharedCall
 
 
 class Source:
-    """Counts how often it is called, and answers when released: with the count, or with an error."""
+    """Counts its calls. Answers with the count, or an error, when released."""
 
     def __init__(self) -> None:
         self.count = 0

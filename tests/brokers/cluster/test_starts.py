@@ -1,4 +1,4 @@
-"""Starting before a Kafka cluster that is not there, or with an archive that is not."""
+"""Starting with an unreachable target cluster or archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from events.names import Offset, RequestId, ShardKey, TopicId, TopicName
 
 
 class _Sink:
-    """A controller to which nothing happens."""
+    """A controller without topics."""
 
     background = staticmethod(asyncio.ensure_future)
 
@@ -30,7 +30,7 @@ class _Sink:
 
 
 async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was to be done to a topic may be in the archive alone."""
+    """Unfinished changes may be in the archive only."""
     went: list[str] = []
 
     def history(shard: ShardKey) -> Iterable[Recorded]:

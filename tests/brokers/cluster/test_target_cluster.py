@@ -1,7 +1,5 @@
-"""A real Kafka cluster as the brokers: topics made, changed and deleted through Topicwright, and behind its back.
-
-Each test serves from a data folder of its own.
-"""
+"""A real Kafka cluster as the brokers: topics created, changed and deleted through Topicwright and directly. Each test
+serves its own data folder."""
 
 from __future__ import annotations
 
@@ -124,7 +122,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
 
 
 def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    """KIP-409 as well: with one of three brokers down a topic of factor 3 is made of two, and filled afterwards."""
+    """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two and filled later."""
     allowed = {"enable_under_replicated_topic_creation": "true"}
     with gateway_of(kafka, tmp_path, **allowed) as server:
         here, there = (
@@ -178,7 +176,7 @@ def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, tmp_path:
 
 
 def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    """Dead between the decision and the doing: the next start does it; what was decided is not lost."""
+    """The process died after the decision, before the cluster applied it."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
     with gateway_of(kafka, tmp_path) as server:
@@ -202,7 +200,7 @@ def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka,
 
 
 def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    """Dead between the doing and its record: nothing differs, and the next start records it all the same."""
+    """The process died after the cluster applied the change: the next start records it, although nothing differs."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     with gateway_of(kafka, tmp_path) as server:
         assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0

@@ -1,4 +1,4 @@
-"""Event logs that a quorum replicates: to test with."""
+"""Event logs replicated by a quorum, for tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def steps(records: Sequence[Recorded]) -> list[Step]:
 
 
 class Desk:
-    """The event log beside one voter, and what is decided on. Opened anew it is the next process on the same disk."""
+    """An event log next to one voter. Opened again it is the next process on the same disk."""
 
     def __init__(self, seat: Seat, log: EventLog | None = None) -> None:
         self.seat = seat
@@ -59,14 +59,13 @@ class Desk:
         self.lost += 1
 
     def load(self) -> None:
-        """As `Storage.load` does."""
         self.projector.reload()
         self.replication.reload()
         self.store = TopicStore(self.log)
         self.recorder = Recorder(self.log, self.store, self.projector)
 
     async def follow(self, until: Callable[[], bool] = lambda: False) -> list[Recorded]:
-        """Take what is committed, until this one leads, or enough is there."""
+        """Apply committed events until this voter leads, or `until` holds."""
         seen: list[Recorded] = []
         async with asyncio.timeout(PATIENCE_S):
             while not until() and (more := await self.replication.follow(self.recorder, self.stopping)) is not None:
@@ -75,12 +74,12 @@ class Desk:
         return seen
 
     def record(self, commands: Sequence[Step]) -> None:
-        """Decide so much, not committed yet."""
+        """Decide without committing."""
         for first, events in commands:
             self.recorder.record(first.at_ms, first.cause, events)
 
     async def commit(self, commands: Sequence[Step]) -> None:
-        """Commit so many commands at once. Raises LeadLost, LogError."""
+        """Commit these commands together. Raises LeadLost, LogError."""
         self.record(commands)
         async with asyncio.timeout(PATIENCE_S):
             await self.replication.commit(self.recorder.take_commit())
@@ -90,7 +89,7 @@ class Desk:
         return [decode_event(offset, value) for offset, value in self.log.read()]
 
     def kept(self) -> list[tuple[bytes, bytes]]:
-        """The state that the log keeps, and what it says of the metadata log."""
+        """The stored state, with the mark of the metadata log."""
         return list(self.log.scan(b""))
 
     def batches(self) -> list[RecordBatch]:
@@ -98,7 +97,6 @@ class Desk:
         return list(self.seat.log.batches())
 
     def embedded_events(self) -> list[Recorded]:
-        """The events in the metadata log."""
         found = []
         for batch in self.batches():
             ours = None if batch.is_control else embedded_events(batch.records[0][1])
@@ -119,7 +117,7 @@ async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk
 
 @asynccontextmanager
 async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
-    """Who leads, and who follows."""
+    """The leader and the followers."""
     async with quorum(folder, 3) as seats:
         node = await led(seats)
         desks = [Desk(seat) for seat in seats]

@@ -1,4 +1,4 @@
-"""A metadata log that is taken over: what it says, as events and as state; what is refused, with what words."""
+"""Adopting a metadata log: its events and state, and the errors for logs that cannot be adopted."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ UNKNOWN = bytes((1, 120, 0, 9))
 
 
 def batch_after(log: LogRig, *values: bytes) -> bytes:
-    """One more batch, which Kafka's controller wrote."""
+    """A further batch of Kafka's controller."""
     return encode_batch(log.end, log.epoch, 5, [(None, value) for value in values])
 
 
 def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epoch: int = 1) -> Path:
-    """A metadata folder as a Kafka node keeps it."""
+    """A metadata folder as a Kafka node stores it."""
     partition = folder / PARTITION
     partition.mkdir(parents=True)
     (partition / f"{start:020d}.log").write_bytes(data)
@@ -103,7 +103,7 @@ def test_unsupported_records_are_stored_unchanged() -> None:
 
 
 def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
-    """An entry that Kafka's controller made is removed under the id that brokers know it by."""
+    """An ACL of Kafka's controller is removed by the id that brokers know."""
     log = kafkas_log()
     login = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
@@ -136,7 +136,7 @@ def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
-    """A log that does not begin at 0 is given back with the checkpoint of what is before it."""
+    """A log that does not begin at 0 is handed back with its checkpoint."""
     log = kafkas_log()
     end, epoch = log.end, log.epoch
     more = batch_after(log, encode_record(ACL))
@@ -190,8 +190,7 @@ def test_a_handback_clears_the_limits_of_departed_controllers(
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 
-def _nothing(_: Path) -> None:
-    """The folder as it is."""
+def _nothing(_: Path) -> None: ...
 
 
 def _no_partition(folder: Path) -> None:
@@ -310,7 +309,7 @@ def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, capsys:
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Locks are of processes: the holder has to be another one."""
+    """Locks belong to processes: another process must hold it."""
     source = write(tmp_path / "kafka", kafkas_log().data())
     code = (
         "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
@@ -377,8 +376,8 @@ def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch:
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
 
-async def _fleet_of(data: Path, log: RocksDbLog) -> None:
-    """What `serve` makes of a folder before it begins."""
+async def _served_of(data: Path, log: RocksDbLog) -> None:
+    """What `serve` does with a folder before it starts."""
     settings = load_settings(overrides=["node.id=3000"])
     member = Member(data, settings, None, "PLAINTEXT")
 
@@ -393,7 +392,7 @@ async def _fleet_of(data: Path, log: RocksDbLog) -> None:
 
 
 def _handed_back_to(data: str | Path) -> str:
-    """Where a folder says that it was handed back to; a folder that says so must not be served."""
+    """The folder that it was handed back to; such a folder must not be served."""
     log = RocksDbLog.open(Path(data), cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         quorum = TopicStore(log).durable_cluster.quorum
@@ -402,7 +401,7 @@ def _handed_back_to(data: str | Path) -> str:
             pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
         )
         with refused or nullcontext():
-            asyncio.run(_fleet_of(Path(data), log))
+            asyncio.run(_served_of(Path(data), log))
     finally:
         log.close()
     return quorum.handed_back_to

@@ -31,7 +31,7 @@ from tests.brokers.kraft.quorum.logs import QUORUM, epoch_begun
 
 RECORDS = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=300)), min_size=1, max_size=5)
 CONTROL = st.lists(st.tuples(st.just(b"\0\0\0\x63"), st.binary(max_size=300)), min_size=1, max_size=5)
-"""Records of a type of control record that is not known."""
+"""Control records of an unknown type."""
 NUMBERS = st.integers(0, 1 << 40), st.integers(0, 1 << 30), st.integers(0, 1 << 42)
 BATCHES = st.tuples(*NUMBERS, RECORDS, st.just(False)) | st.tuples(*NUMBERS, CONTROL, st.just(True))
 

@@ -1,4 +1,4 @@
-"""Who may register, how long a session lasts, which features brokers share, which events they have applied."""
+"""Registration, sessions, shared features, and applied offsets of brokers."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
 def test_a_clean_shutdown_counts_only_for_the_newest_registration(
     is_registered: bool, has_replicas: bool, epoch: int, in_order: bool
 ) -> None:
-    """One that was forgotten is not, if it has replicas."""
+    """An unregistered broker counts as unclean if it has replicas."""
     cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
     controller = Mock(store=Mock(durable_cluster=cluster, has_replicas=lambda _: has_replicas))
     members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
@@ -241,14 +241,14 @@ def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:
 
 
 class Granting:
-    """A gateway that grants everything, and decides nothing."""
+    """An API port that grants every permission and decides nothing."""
 
     def grants(self, _: RequestContext, operation: str) -> bool:
         return operation == "ClusterAction"
 
 
 class Submitting(Granting):
-    """A gateway that answers every command in the same way."""
+    """An API port that answers every command the same way."""
 
     cluster_id = "cluster"
 
@@ -263,7 +263,7 @@ class Submitting(Granting):
 
 
 def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
-    """Broker 1 is a member, registered as the machine's first, at offset 41 of the metadata log."""
+    """Broker 1 is registered: epoch 1, at metadata log offset 41."""
     known = broker(1, fenced=fenced)
     members = Mock(cluster=Cluster(features=(("metadata.version", 25),)).with_broker(known))
     members.broker.return_value = known

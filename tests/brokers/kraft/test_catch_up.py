@@ -28,7 +28,7 @@ COMMANDS = steps(HISTORY)
 
 
 async def cut_short(desk: Desk) -> None:
-    """Two snapshots of all that is committed, so that the log before is gone."""
+    """Take two snapshots, so that the log before them is gone."""
     assert desk.seat.log is not None
 
     async def applied() -> int:
@@ -46,7 +46,7 @@ async def cut_short(desk: Desk) -> None:
 
 
 def kept(desk: Desk) -> list[tuple[bytes, bytes]]:
-    """The state that the log keeps, but for up to where it is applied; counts of nothing are kept or not."""
+    """The stored state without the applied offset and without zero counts."""
     return [(key, value) for key, value in desk.kept() if key != b"kv" and key[:1] not in (b"n", b"y")]
 
 
@@ -153,7 +153,7 @@ def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> N
 
 
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
-    """Its events are others from now on."""
+    """Its events differ from now on."""
 
     def kept_head(of: EventLog) -> tuple[int, bytes]:
         size, root = tree.kept_head(of)

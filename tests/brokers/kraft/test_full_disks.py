@@ -1,4 +1,4 @@
-"""A voter's disk has no room: nothing that was answered is lost, nothing is kept by halves, and it goes on."""
+"""A voter's disk is full: no answered command is lost, no commit is partial, and the voter continues later."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMANDS = steps(HISTORY)
 
 
 def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
-    """The disk of a voter takes so many batches more, until the log is as it was; what it did not take."""
+    """The disk accepts this many batches until the log is as before; returns the refused ones."""
     refused: list[bytes] = []
     assert desk.seat.log is not None
     append = desk.seat.log.append
@@ -54,7 +54,7 @@ def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[by
 async def test_a_full_disk_of_the_only_voter_fails_commands_until_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """As an event log alone does. Of a commit of several batches those before stay, each of whole commands."""
+    """As with a plain event log. Earlier batches of a commit stay, each with whole commands."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 3)
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
@@ -150,7 +150,7 @@ async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeyp
 
 
 async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what is in the metadata log alone: without an answer the connection would end."""
+    """Also writes to the metadata log alone: without a response the connection would close."""
     async with alone(tmp_path) as desk:
         api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)

@@ -1,4 +1,4 @@
-"""The classes of metadata records: those of Kafka's schemas, and byte for byte as Kafka's controller writes."""
+"""The metadata record classes match Kafka's schemas, and encode byte for byte like Kafka's controller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVERY = pytest.mark.parametrize(
     ("kind", "version"), VERSIONS, ids=[f"{kind.__name__}V{version}" for kind, version in VERSIONS]
 )
 EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": bytes(16)}
-"""What a field is without a default in its schema; numbers are 0."""
+"""The default of a field without one in its schema; numbers are 0."""
 
 
 @EVERY
@@ -48,7 +48,7 @@ def test_records_round_trip(kind: type[MetadataRecord], version: int) -> None:
 
 
 def _filled(layout: Layout, **fields: object) -> Message:
-    """A record of which no field that its version has is at its default."""
+    """A record without defaults in any field of its version."""
     for field in layout.fields + layout.tagged:
         if field.entity is not None:
             fields[field.name] = (_filled(field.entity),)
@@ -88,7 +88,7 @@ def _schemas() -> Iterator[dict[str, Any]]:
 
 
 def _ordered(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
-    """The fields of a version: those without a tag as they come, then the others by tag."""
+    """The fields of a version: untagged ones first, then by tag."""
     there = [each for each in fields if _has(each["versions"], version)]
     return sorted(there, key=lambda each: each.get("tag", -1))
 
@@ -169,7 +169,7 @@ def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka44: 
 
 
 def _whole(data: bytes) -> bytes:
-    """A log as far as it is whole: its writer may be at work, and has set room aside."""
+    """The complete part of a log: its writer may be running, and has preallocated space."""
     end = 0
     while end + 12 <= len(data) and (length := int.from_bytes(data[end + 8 : end + 12], "big")):
         if end + 12 + length > len(data):

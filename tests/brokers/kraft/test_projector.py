@@ -40,7 +40,7 @@ def test_after_each_event_the_image_equals_the_state() -> None:
 
 
 def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
-    """The events that batches carry, at the offsets that they say."""
+    """The embedded events of batches, at their offsets."""
     found: list[Recorded] = []
     for batch in batches:
         ours = embedded_events(batch.records[0][1])
@@ -60,8 +60,7 @@ def test_each_batch_embeds_the_events_of_its_commit(commits: int) -> None:
 
 
 def _plainly(log: LogRig) -> list[Any]:
-    """The records without those that carry events, and with none of what follows from offsets: a broker's epoch, which
-    is the offset of its registration, and the ids of access control entries, which are different ones."""
+    """The records without NoOpRecords and without anything derived from offsets: broker epochs and ACL ids."""
     found: list[Any] = []
     epochs: dict[int, int] = {}
     ids: dict[bytes, bytes] = {}
@@ -148,7 +147,7 @@ def test_a_snapshot_equals_its_batches(at: int) -> None:
 
 
 def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
-    """One commit, in which each event is of a command of its own; the batches that it is."""
+    """The batches of one commit in which each event is a command of its own."""
     commit, made = log.take(records, parted=True)
     for pairs in made:
         log.append(pairs)
@@ -176,7 +175,7 @@ def test_a_large_commit_is_split_between_commands(bound: str, monkeypatch: pytes
 
 
 def _records_of(value: bytes) -> int:
-    """How many records an event of the history leads to."""
+    """The number of records of a history's event."""
     at = next(record.offset for record in HISTORY if entry(record) == value)
     before = len(log_of(HISTORY[:at], 1000).decoded()[-1].records) if at > 1 else 1
     return len(log_of(HISTORY[: at + 1], 1000).decoded()[-1].records) - before or len(HISTORY)
@@ -214,7 +213,7 @@ BEGIN = len(real_history())
 
 
 def _records(log: LogRig) -> list[Any]:
-    """Without those that carry events."""
+    """Without NoOpRecords."""
     batches = [batch for batch in log.decoded() if not batch.is_control]
     return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
 
@@ -251,7 +250,7 @@ def test_a_restart_or_lost_leadership_changes_no_byte_of_acls() -> None:
 
 
 def test_a_recreated_acl_gets_a_new_id() -> None:
-    """A broker that sees the removal and the creation in one step would add an id that it has."""
+    """A broker that applies removal and creation in one step would add an id that it has."""
     records = _records(log_of(HISTORY))
     created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
     removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecord)}

@@ -35,7 +35,7 @@ LIVE = tuple(BrokerId(each) for each in (1, 2, 3))
 
 
 class Put:
-    """A controller that keeps the commands that were put: brokers, offset, after."""
+    """A controller that stores the submitted confirmations: brokers, offset, after."""
 
     def __init__(self, live: tuple[BrokerId, ...] = LIVE) -> None:
         self.commands: list[tuple[tuple[int, ...], int, int]] = []
@@ -146,6 +146,6 @@ async def test_a_probe_asks_for_metadata_and_leadership() -> None:
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
 async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
-    """It chose the name itself: it must not end the controller."""
+    """The broker chose the name itself: it must not end the controller."""
     with pytest.raises(ProbeFailed, match="cannot be reached"):
         await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

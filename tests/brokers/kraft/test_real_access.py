@@ -1,4 +1,4 @@
-"""Entries, logins and quotas on a real broker: changed through it, enforced by it, kept by Topicwright."""
+"""ACLs, SCRAM credentials and quotas on a Kafka broker: changed through it, enforced by it, stored by Topicwright."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ BROKERS_PASSWORD = "broker-PLANTED"
 BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ANN, ANNS_PASSWORD = "ann", "ann-PLANTED"
-"""Known to the broker alone."""
+"""Known only to the broker."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
-    """A cluster of one broker, which logs in to the controller; the administrator comes to it in the clear, others log
-    in by SCRAM."""
+    """A cluster of one broker that authenticates to the controller. The administrator connects without login, others
+    use SCRAM."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self.cluster = cluster
@@ -73,16 +73,14 @@ class Secured:
         cluster.wait_live()
 
     def admin(self) -> AdminClient:
-        """The administrator."""
         return AdminClient({"bootstrap.servers": self.clear, **QUIET})
 
     def alice(self, password: str = PASSWORD) -> dict[str, Any]:
-        """What a client of alice's needs."""
+        """The client properties of alice."""
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
         return {"bootstrap.servers": self.sasl, "security.protocol": "SASL_PLAINTEXT", **login, **QUIET}
 
     def call(self, key: ApiKey, message: Message) -> Any:
-        """The answer of the broker to the administrator."""
         with Wire(self.clear) as wire:
             wire.send_bytes(codec.encode_request(key, 1, 1, "test", message))
             return codec.decode_response(key, 1, wire.receive_frame())[1]
@@ -116,7 +114,7 @@ CREATE = _binding(AclOperation.CREATE, ResourceType.TOPIC, "orders")
 
 
 def _filter(*what: Any) -> AclBindingFilter:
-    """Entries by resource type, name, pattern type and operation."""
+    """ACLs by resource type, name, pattern type and operation."""
     kind, name, pattern, operation = what
     anybody: Any = None
     return AclBindingFilter(kind, name, pattern, anybody, anybody, operation, AclPermissionType.ANY)
@@ -127,7 +125,7 @@ def _grant(admin: AdminClient, binding: AclBinding) -> None:
 
 
 def _create(secured: Secured) -> int:
-    """Alice creates the topic; the error code of the broker's answer, which is the controller's."""
+    """Alice creates the topic; returns the error code, which is the controller's."""
     admin = AdminClient(secured.alice())
     try:
         admin.create_topics([NewTopic("orders", 1, 1)], request_timeout=20)["orders"].result(30)
@@ -137,7 +135,7 @@ def _create(secured: Secured) -> int:
 
 
 def _write(secured: Secured) -> int:
-    """Alice writes a record; the error code, or 0."""
+    """Alice writes a record; returns the error code."""
     producer = Producer({**secured.alice(), "message.timeout.ms": 15_000, "enable.idempotence": False})
     codes: list[int] = []
     producer.produce("orders", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
@@ -163,7 +161,6 @@ def _set_quota(secured: Secured) -> None:
 
 
 def _quotas(secured: Secured) -> dict[str, float]:
-    """The quotas of alice, as the broker knows them."""
     component = describe.ComponentData(entity_type="user", match_type=0, match="alice")
     request = describe.DescribeClientQuotasRequest(components=(component,), strict=True)
     answer = secured.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
@@ -242,7 +239,7 @@ def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secu
 def test_unsupported_requests_through_a_broker_are_refused(
     secured: Secured, key: ApiKey, version: int, message: Message, code: int
 ) -> None:
-    """The broker passes it on; its client gets the controller's answer, and keeps its connection."""
+    """The broker forwards it; its client gets the controller's answer and keeps its connection."""
     with Wire(secured.sasl) as wire:
         wire.log_in(ANN, ANNS_PASSWORD)
         for number in range(2):

@@ -1,7 +1,5 @@
-"""Three real brokers through everything that ends brokers and controllers, under a producer with acks=all.
-
-One cluster for all of it: what one step leaves is where the next begins.
-"""
+"""Three Kafka brokers survive every way in which brokers and controllers end, under a producer with acks=all. All tests
+share one cluster: each continues where the one before ended."""
 
 from __future__ import annotations
 
@@ -61,7 +59,7 @@ from tests.support.wire import ConnectionClosed, Wire
 
 PARTITIONS = 6
 TIMEOUT_MS = "3000"
-"""Of sessions: the default is 9 s."""
+"""The session timeout; the default is 9 s."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
 
 
 def _check_history(data: Path) -> None:
-    """The log of the whole story: it folds to the state that was kept, which is what brokers were sent."""
+    """The whole log folds to the stored state, which is what brokers were sent."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
@@ -106,7 +104,7 @@ def _create(cluster: RealCluster, name: str, partitions: int = PARTITIONS) -> No
 
 
 def _in_sync(cluster: RealCluster, name: str) -> None:
-    """Wait until all replicas of a topic are in sync and every partition is led."""
+    """Wait until all replicas are in sync and every partition has a leader."""
 
     def all_in_sync() -> bool:
         partitions = _admin(cluster).list_topics(name, timeout=10).topics[name].partitions.values()

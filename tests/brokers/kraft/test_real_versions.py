@@ -1,4 +1,4 @@
-"""Brokers of several versions, of both ways to find the controller, and one that joins from a snapshot."""
+"""Brokers of several versions, with both ways to find the controller, and one that joins from a snapshot."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_brokers_of_several_versions_work_together(
 
 
 def _use(cluster: RealCluster) -> None:
-    """A topic, records in a transaction, a group that reads them; then more topics, for a snapshot or two."""
+    """A topic, records in a transaction, a consumer group; then more topics, for one or two snapshots."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     admin.create_topics([NewTopic("mixed", 3, 3)], request_timeout=30)["mixed"].result(40)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
@@ -87,7 +87,7 @@ def _use(cluster: RealCluster) -> None:
 
 
 def _guard(cluster: RealCluster) -> None:
-    """An entry, a login and a quota, sent to one broker: all know them, of whichever version."""
+    """An ACL, a SCRAM credential and a quota, sent to one broker: brokers of all versions know them."""
     acl = create_acls.AclCreation(
         resource_type=2, resource_name="mixed", principal="User:ann", host="*", operation=3, permission_type=3
     )
@@ -109,7 +109,7 @@ def _guard(cluster: RealCluster) -> None:
 
 
 def _guarded(port: int) -> bool:
-    """Whether a broker answers, and knows the entry, the login and the quota."""
+    """True if a broker knows the ACL, the credential and the quota."""
     try:
         return _access_of(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
     except ConnectionError:
@@ -117,7 +117,6 @@ def _guarded(port: int) -> bool:
 
 
 def _access_of(port: int) -> tuple[list[Any], list[Any], list[Any]]:
-    """What a broker shows of entries, logins and quotas."""
     every = describe_acls.DescribeAclsRequest(
         resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
     )
@@ -141,7 +140,7 @@ def _call(port: int, key: ApiKey, version: int, message: Message) -> Any:
 
 
 def _settle(cluster: RealCluster, level: int) -> None:
-    """Wait for the features that all brokers share, and for snapshots."""
+    """Wait for the shared features and for snapshots."""
     assert cluster.controller is not None
     controller = cluster.controller
     if level > 19:
@@ -149,7 +148,7 @@ def _settle(cluster: RealCluster, level: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def snapshots() -> bool:
-        """Two of them, so that the log does not begin at 0 any more."""
+        """Two snapshots, so that the log no longer begins at 0."""
         number = controller.output.count("metadata snapshot")
         name = f"for-snapshot-{number}-{len(controller.output)}"
         admin.create_topics([NewTopic(name, 3, 3)], request_timeout=30)[name].result(40)

@@ -1,4 +1,4 @@
-"""Commits through the quorum: what it committed is in the event log, once, over crashes and changes of the lead."""
+"""Commits through the quorum: they are in the event log exactly once, across crashes and changes of leadership."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ COMMANDS = steps(HISTORY)
 
 
 def created(number: int) -> list[bytes]:
-    """A topic, as Kafka's controller writes it."""
+    """A topic as Kafka's controller writes it."""
     topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
     return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
 
 
 def unfitting() -> tuple[bytes, ...]:
-    """An event that fits, and one that does not."""
+    """A valid event and an invalid one."""
     return tuple(
         encode_event(COMMANDS[0][0].at_ms, COMMANDS[0][0].cause, event)
         for event in (LoginSecretDrawn(b"s" * 32), BrokerUnfenced(BrokerId(99), 1, "it is not registered"))
@@ -57,14 +57,14 @@ def unfitting() -> tuple[bytes, ...]:
 
 
 async def begun_anew(desk: Desk) -> None:
-    """The process ends at once, and another begins on its disk."""
+    """The process dies, and another starts on its disk."""
     await desk.seat.stop()
     desk.seat.boot([desk.seat])
     desk.open()
 
 
 def written_without_a_quorum() -> list[tuple[bytes, bytes]]:
-    """The state that these events lead to, in a log that has no brokers to follow it."""
+    """The state of these events in a log without Kafka brokers."""
     log = InMemoryLog("cluster")
     recorder = Recorder(log, TopicStore(log))
     for first, events in COMMANDS:
@@ -74,7 +74,7 @@ def written_without_a_quorum() -> list[tuple[bytes, bytes]]:
 
 
 def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
-    """The state, without what is kept of the metadata log; counts of nothing are kept or not."""
+    """The state without the metadata mark and without zero counts."""
     return [(key, value) for key, value in log.scan(b"") if key[:1] not in (b"k", b"n", b"y")]
 
 
@@ -107,7 +107,7 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
 async def test_committed_events_not_yet_written_are_restored_from_batches(
     tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the commit is several batches: each is taken alone."""
+    """Also if the commit has several batches: each is applied alone."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
@@ -178,8 +178,8 @@ async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
 
 
 async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) -> None:
-    """All voters have the same events, whichever of them ended meanwhile: what a Kafka controller decided is said to be
-    of who led, by the log and not by what this process has seen."""
+    """All voters have the same events, whichever of them restarted: the leader of an imported decision comes from the
+    log."""
     async with alone(tmp_path) as one:
         other = Desk(one.seat)
         for number in range(6):
@@ -198,7 +198,7 @@ async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) 
 
 
 async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Path) -> None:
-    """Who has met a record of a newer release leads never again; the epochs of brokers stay known."""
+    """A node that has seen a record of a newer release never leads again; broker epochs stay known."""
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         last = -1
@@ -332,6 +332,6 @@ async def test_a_leader_that_transfers_leadership_stops_deciding(tmp_path: Path)
 def test_leadership_is_requested_from_a_lower_priority(
     known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
 ) -> None:
-    """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
+    """In epoch 4, by a voter of priority 1; `known` is an epoch and its leader's priority."""
     begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
     assert wants_leadership(begun, 4, snapshot, 1) is wants

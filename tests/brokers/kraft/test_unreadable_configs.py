@@ -1,4 +1,4 @@
-"""Config values that Kafka stores and cannot read: each is found by name, with the command that repairs it."""
+"""Config values that Kafka stores and cannot read are found by name, with the command that repairs each."""
 
 from __future__ import annotations
 

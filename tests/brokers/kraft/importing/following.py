@@ -1,7 +1,5 @@
-"""Somebody who follows another controller, on a bench: batches of records in, events applied, and the law checked.
-
-The law: the machine's state after the events, as records, says what the records of all batches say.
-"""
+"""A follower of another controller: batches of records in, events applied, and the invariant checked: the machine's
+state, projected to records, equals the image of all batches."""
 
 from __future__ import annotations
 
@@ -32,13 +30,13 @@ from events.names import Offset, TopicName
 from tests.machine.rig import topics_of
 
 LEVEL = 30
-"""Records are compared in the versions of the newest level that is known, which have all fields."""
+"""Records are compared at the newest known level, which has all fields."""
 NOT_HELD = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
-"""Kinds of which the machine knows nothing."""
+"""Record types that the machine does not know."""
 
 
 class Follower:
-    """The state, what is known of the ids, the log, and the image of all records, whose law the state keeps."""
+    """The state, the ids, the log, and the image of all records."""
 
     def __init__(self, node_id: int = 3002, epoch: int = 7) -> None:
         self.state = State(DictTopics())
@@ -50,7 +48,7 @@ class Follower:
         self.node_id, self.epoch = node_id, epoch
 
     def take(self, *records: MetadataRecord, in_slices: bool = False) -> list[Event]:
-        """One batch; the events that it became. They are applied at the end, or after each slice."""
+        """Import a batch; returns its events. They are applied at the end, or after each slice."""
         batch = [(offset, through_bytes(one)) for offset, one in enumerate(records, self.offset)]
         decided = Followed(self.node_id, self.epoch, self.offset)
         at_ms = 1000 + self.offset
@@ -67,7 +65,7 @@ class Follower:
         return events
 
     def apply(self, one: Imported, decided: Followed, at_ms: int) -> list[Event]:
-        """Bring the state past a discovery; its events have been through the codec."""
+        """Apply imported events, after a round trip through the codec."""
         for event in one.events:
             self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
         self.ids = self.ids.after(one.ids)
@@ -75,22 +73,18 @@ class Follower:
         return list(one.events)
 
     def record(self, record: Recorded) -> None:
-        """Bring the state past an event."""
         read = decode_event(record.offset, encode_event(record.at_ms, record.cause, record.event))
         assert read == record, "what is logged is what was discovered"
         apply(self.state, record)
         self.log.append(record)
 
     def topics(self) -> list[Topic]:
-        """All topics, by shard key."""
         return topics_of(self.state)
 
     def name_of(self, topic_id: bytes) -> TopicName | None:
-        """The name of a topic that stands."""
         return next((each.name for each in self.topics() if each.topic_id == topic_id), None)
 
     def differences(self) -> list[str]:
-        """Where the state does not say what the records say."""
         ours, theirs = said_by_state(self.state, self.ids), said_by_image(self.image)
         return [
             f"only the {who} has {one}"
@@ -100,24 +94,23 @@ class Follower:
 
 
 def through_bytes(record: MetadataRecord) -> MetadataRecord:
-    """A record as it is read from a log, in the version that has all fields."""
+    """A record after a round trip, in the version that has all fields."""
     if isinstance(record, kinds.UnknownRecord):
         return record
     return decode_record(encode_record(replace(record, version=newest_version(type(record)))))
 
 
 def said_by_image(image: MetadataImage) -> set[str]:
-    """What records say, of that which the machine holds."""
+    """The records of an image that the machine knows."""
     return {_text(each) for each in image.records() if not isinstance(each, (*NOT_HELD, kinds.UnknownRecord))}
 
 
 def said_by_state(state: State, ids: ProtocolIds) -> set[str]:
-    """What the machine's state says, as records."""
+    """The machine's state as records."""
     return {_text(each) for each in records_of(state, ids)}
 
 
 def records_of(state: State, ids: ProtocolIds) -> Iterator[MetadataRecord]:
-    """A state as records."""
     cluster = state.cluster
     for name, level in cluster.features:
         yield kinds.FeatureLevelRecord(name=name, feature_level=level)

@@ -1,7 +1,5 @@
-"""Random walks of Kafka's controller: batches of records that are valid after one another.
-
-A seed says its steps and a length how many batches are taken: Hypothesis draws both.
-"""
+"""Random walks of Kafka's controller: batches of records, each valid after the ones before. Hypothesis draws the seed
+and the number of batches."""
 
 from __future__ import annotations
 
@@ -29,18 +27,16 @@ Batch = tuple[MetadataRecord, ...]
 
 
 def walks(batches_max: int = 40) -> st.SearchStrategy[tuple[Batch, ...]]:
-    """Batches of a few steps each."""
     return st.builds(walk, st.integers(0, 2**32 - 1), st.integers(1, batches_max))
 
 
 def walk(seed: int, batches: int) -> tuple[Batch, ...]:
-    """The batches of a seed."""
     kafka = KafkaWalk(Random(seed))
     return (kafka.first(), *(kafka.batch() for _ in range(batches)))
 
 
 class KafkaWalk:
-    """A controller that decides by chance, and knows what it has decided."""
+    """A controller that decides at random and remembers its decisions."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
@@ -50,7 +46,7 @@ class KafkaWalk:
         self.level = 0
 
     def first(self) -> Batch:
-        """What a log begins with."""
+        """The first batch of a log."""
         self.level = self.chance.choice((27, CORDONED_SINCE))
         record = kinds.FeatureLevelRecord(name="metadata.version", feature_level=self.level)
         self.image.apply(record)
@@ -58,7 +54,6 @@ class KafkaWalk:
         return (record,)
 
     def batch(self) -> Batch:
-        """One batch, of one step or some."""
         records: list[MetadataRecord] = []
         steps = 1 + self.chance.choice((0, 0, 0, 1, 2, 5))
         for _ in range(steps):
@@ -173,7 +168,7 @@ class KafkaWalk:
         return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **changes)
 
     def place_anew(self) -> Iterator[MetadataRecord]:
-        """What Kafka's controllers never write in a batch, and readers take all the same."""
+        """A batch that Kafka's controllers never write and readers accept."""
         for one in self._some(kinds.TopicRecord):
             index = self.chance.choice(list(self.image.partitions[one.topic_id]))
             known = self.image.partitions[one.topic_id][index]
@@ -265,7 +260,7 @@ class KafkaWalk:
         return self.chance.choice((None, None, (), DIRECTORIES[:1])) if self.level >= CORDONED_SINCE else None
 
     def _some(self, kind: type[Any]) -> list[Any]:
-        """One that there is, or none."""
+        """An existing one, or None."""
         there = list(self.image.all(kind))
         return [self.chance.choice(there)] if there else []
 

@@ -1,4 +1,4 @@
-"""A cluster that Kafka's controllers lead, as whoever follows them records it: the golden history `followed`."""
+"""A cluster led by Kafka's controllers, as a follower records it: the golden history `followed`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ BY_BOB = (kinds.EntityData(entity_type="user", entity_name="bob"),)
 
 
 def registered(broker_id: int, epoch: int, incarnation: int = 1) -> kinds.RegisterBrokerRecord:
-    """A broker that starts."""
     return kinds.RegisterBrokerRecord(
         broker_id=broker_id,
         incarnation_id=bytes([broker_id, incarnation]) * 8,
@@ -44,12 +43,10 @@ def registered(broker_id: int, epoch: int, incarnation: int = 1) -> kinds.Regist
 
 
 def changed(broker_id: int, epoch: int, **changes: object) -> kinds.BrokerRegistrationChangeRecord:
-    """A change of a broker."""
     return kinds.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, **changes)  # type: ignore[arg-type]
 
 
 def partition(topic_id: bytes, index: int, *replicas: int) -> kinds.PartitionRecord:
-    """A partition as it is created."""
     return kinds.PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -63,22 +60,19 @@ def partition(topic_id: bytes, index: int, *replicas: int) -> kinds.PartitionRec
 
 
 def change(topic_id: bytes, index: int, **changes: object) -> kinds.PartitionChangeRecord:
-    """A change of a partition."""
     return kinds.PartitionChangeRecord(topic_id=topic_id, partition_id=index, **changes)  # type: ignore[arg-type]
 
 
 def level(name: str, feature_level: int) -> MetadataRecord:
-    """A feature has a level."""
     return kinds.FeatureLevelRecord(name=name, feature_level=feature_level)
 
 
 def config(kind: int, resource: str, name: str, value: str | None) -> MetadataRecord:
-    """A config is set, or removed."""
     return kinds.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
 
 
 def batches() -> Iterator[tuple[MetadataRecord, ...]]:
-    """What Kafka's controller 3002 wrote in epoch 7."""
+    """The batches of Kafka's controller 3002 in epoch 7."""
     yield level("metadata.version", 27), level("eligible.leader.replicas.version", 1)
     yield (kinds.RegisterControllerRecord(controller_id=3002),)
     for broker_id, epoch in ((1, 3), (2, 5), (3, 7)):
@@ -123,7 +117,7 @@ def batches() -> Iterator[tuple[MetadataRecord, ...]]:
 
 
 def followed() -> Follower:
-    """Whoever followed that, and then was away until a snapshot took the place of the log."""
+    """A follower of these batches that was then away until a snapshot replaced the log."""
     follower = Follower()
     first = Recorded(Offset(0), 900, Cause("ChangeSettings", RequestId("settings-1")), SettingsChanged((), "0.1.0"))
     follower.record(first)
@@ -134,7 +128,7 @@ def followed() -> Follower:
 
 
 def while_away(follower: Follower) -> None:
-    """A snapshot is taken in the place of a hundred records, which were written in epoch 8."""
+    """A snapshot replaces a hundred records of epoch 8."""
     image = follower.image
     known = image.partitions[ORDERS]
     known[0] = replace(known[0], leader=1, isr=(1, 2), leader_epoch=9, partition_epoch=12)
@@ -155,5 +149,4 @@ def while_away(follower: Follower) -> None:
 
 
 def followed_records() -> list[Recorded]:
-    """The golden history."""
     return followed().log

@@ -63,7 +63,7 @@ def test_the_walks_reach_every_importable_event() -> None:
 
 
 def with_a_topic_that_waits() -> Follower:
-    """A voter that led, created a topic, and lost the lead before the brokers knew it."""
+    """A voter that created a topic and lost leadership before the brokers knew it."""
     follower = Follower()
     for record in story("fewer\nquorum\njoin 1\njoin 2\nunfence 1\nunfence 2\ncreate t 1x2 id=ask").log:
         follower.record(record)

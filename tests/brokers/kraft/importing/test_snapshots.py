@@ -1,4 +1,4 @@
-"""The difference of a snapshot to the state, as events, keeps the law too: whatever was between the two."""
+"""The import of a snapshot's difference keeps the invariant too, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.brokers.kraft.importing.story import ORDERS, batches, change, config,
 
 
 def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Event]:
-    """Take a snapshot of all below `end`, which has been through its bytes."""
+    """Import a snapshot of everything below `end`, after a round trip."""
     read = MetadataImage()
     read.fold(decode_batches(snapshot_bytes(image, 8)))
     skipped = HistorySkipped(follower.offset, end, 8, "it was away")
