@@ -1,4 +1,4 @@
-"""Authentication at the target cluster with librdkafka properties, on Topicwright's own connections, also of librdkafka."""
+"""Authentication at the target cluster with librdkafka properties, by librdkafka and by our own connections."""
 
 from __future__ import annotations
 
