@@ -53,7 +53,7 @@ def test_batches_round_trip(batches: list[tuple[int, int, int, list[tuple[bytes 
         (lambda data: data[:30], "byte 0: 30 bytes are too short for a batch header"),
         (lambda data: data[:-1] + b"x", "byte 0: wrong checksum in the batch at offset 7"),
         (lambda data: data[:16] + b"\1" + data[17:], "byte 0: not a complete batch of format 2 .format 1"),
-        (lambda data: data + b"more", f"byte {68 + 5}: 4 bytes are less"),
+        (lambda data: data + b"more", f"byte {68 + 5}: 4 bytes are too short"),
     ],
     ids=["cut", "short", "changed", "format", "rest"],
 )
@@ -66,7 +66,7 @@ def test_broken_batches_are_refused(damage: object, error: str) -> None:
 @pytest.mark.parametrize(
     ("at", "lie", "error"),
     [
-        (57, b"\0\0\0\0", "byte 0: a batch at offset 7, epoch 1, of 0 records"),
+        (57, b"\0\0\0\0", "byte 0: invalid batch header: offset 7, epoch 1, 0 records"),
         (57, b"\0\0\0\2", "2 records, last offset delta 0"),
         (23, b"\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0", "1 records, last offset delta 1"),
         (61, b"\x01", "the batch at offset 7 is too short"),
