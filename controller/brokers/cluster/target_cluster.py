@@ -237,9 +237,13 @@ class TargetCluster:
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
                     self._reconciling = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
-                self._set_unreachable(str(unreachable))
+                if self.error is None:
+                    self._log.error("the cluster cannot be reached", why=str(unreachable))
+                self.error = str(unreachable)
             else:
-                self._set_reachable()
+                if self.error is not None:
+                    self._log.info("the cluster can be reached again")
+                self.error = None
             self._scan_now.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._scan_now.wait(), self._until_next_scan_s())
@@ -287,13 +291,3 @@ class TargetCluster:
         self.deleted[topic_id] = None
         while len(self.deleted) > DELETED_MAX:
             del self.deleted[next(iter(self.deleted))]
-
-    def _set_unreachable(self, why: str) -> None:
-        if self.error is None:
-            self._log.error("the cluster cannot be reached", why=why)
-        self.error = why
-
-    def _set_reachable(self) -> None:
-        if self.error is not None:
-            self.error = None
-            self._log.info("the cluster can be reached again")

@@ -175,7 +175,8 @@ class Following:
         if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
             return []
         leader_id = self._leader_of(quorum, epoch)
-        begun = [self._epoch_begun(quorum, epoch, leader_id)] if begins else []
+        kraft_version = 0 if quorum is None else quorum.kraft_version
+        begun = [QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
         request_id = Followed(leader_id, epoch, complete[0][0]).request_id
         slices = import_batch(
@@ -217,10 +218,6 @@ class Following:
         if recorded:
             self.write(recorder.take_commit())
         self._projector.end_import()
-
-    def _epoch_begun(self, quorum: Quorum | None, epoch: int, leader_id: int) -> QuorumEpochBegun:
-        kraft_version = 0 if quorum is None else quorum.kraft_version
-        return QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)
 
     def _leader_of(self, quorum: Quorum | None, epoch: int) -> int:
         """The leader of an epoch: from the events, which all voters share, or from the LeaderChange record; 0 if that

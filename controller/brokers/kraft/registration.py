@@ -58,7 +58,6 @@ def refusal(
     return (
         _out_of_bounds(request)
         or _bad_directories(request, cluster.brokers.values())
-        or _bad_listeners(request)
         or _unsupported(request, dict(cluster.features))
     )
 
@@ -66,17 +65,13 @@ def refusal(
 def _out_of_bounds(request: BrokerRegistrationRequest) -> Refused | None:
     if request.broker_id < 0:
         return Refused(ErrorCode.INVALID_REGISTRATION, f"invalid broker id {request.broker_id}")
+    if not request.listeners:
+        return Refused(ErrorCode.INVALID_REGISTRATION, "the broker has no listeners")
     if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(request.log_dirs) > DIRECTORIES_MAX:
         return Refused(
             ErrorCode.INVALID_REGISTRATION,
             f"more than {NAMED_MAX} listeners or features, or more than {DIRECTORIES_MAX} log directories",
         )
-    return None
-
-
-def _bad_listeners(request: BrokerRegistrationRequest) -> Refused | None:
-    if not request.listeners:
-        return Refused(ErrorCode.INVALID_REGISTRATION, "it has no listeners")
     return None
 
 
