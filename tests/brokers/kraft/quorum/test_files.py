@@ -192,7 +192,7 @@ def _but_for_epoch(batch: bytes) -> bytes:
         (some(4), "offset 4 and epoch 1 does not follow on; next is offset 3, epoch 1 or later"),
         (some(2), "offset 2"),
         (led(3, 0), "epoch 0 does not follow"),
-        (some(3)[:-1], "byte 0: not a whole batch"),
+        (some(3)[:-1], "byte 0: not a complete batch"),
         (some(3) + some(5), "byte 88: a batch of offset 5"),
     ],
     ids=["gap", "again", "old epoch", "half", "gap within"],

@@ -101,7 +101,7 @@ async def test_a_response_that_is_late_is_taken_for_no_other() -> None:
     async with serving({ApiKey.VOTE: slow_at_first}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
         assert await peers.send(address, "vote", VoteRequest(voter_id=1), 0.5) is None
-        assert noted.troubles == [f"127.0.0.1:{server.port} did not answer within 0.5 s"]
+        assert noted.troubles == [f"127.0.0.1:{server.port} has not answered within 0.5 s"]
         assert await peers.send(address, "vote", VoteRequest(voter_id=2), PATIENCE_S) == VoteResponse(error_code=2)
         assert noted.troubles[1:] == [None]
         peers.close()
@@ -173,7 +173,7 @@ def _versions(correlation_id: int = 1) -> bytes:
         ([b"\x7f\xff\xff\xff"], "announces a response of 2147483647 bytes; the limit is 67108864"),
         ([b"\xff\xff\xff\xff"], "announces a response of -1 bytes"),
         ([b"HTTP/1.1 400 Bad"], "announces a response of 1213486160 bytes"),
-        ([b"\0\0\0\x02ab"], "sends an answer that cannot be read"),
+        ([b"\0\0\0\x02ab"], "sent an invalid response"),
         ([_versions(7)], "answered request 7 instead of 1"),
         ([_versions(), b"\0\0\0\x09\0\0\0\x01\0\0"], "closed the connection"),
         ([_versions(), encode_response(ApiKey.VOTE, 2, 2, VoteResponse())], "answered request 2 instead of 1"),

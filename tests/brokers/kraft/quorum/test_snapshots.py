@@ -126,7 +126,7 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     ("data", "why"),
     [
         (b"", "an empty snapshot"),
-        (snapshot(2)[:-1], "not a whole batch"),
+        (snapshot(2)[:-1], "not a complete batch"),
         (snapshot(2)[:-60], "too short for a batch header|not a complete batch"),
         (snapshot(2)[: -len(encode_batch(0, 2, 5, [snapshot_footer()], is_control=True))], "incomplete snapshot"),
         (some(0), "incomplete snapshot"),
