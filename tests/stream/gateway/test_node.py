@@ -266,7 +266,7 @@ async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
     assert list(rig.gateway.cluster.live) == [1, 2]
     assert rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
     brokers.stop_broker(1)
-    assert brokers.brokers[BrokerId(1)].running is False
+    assert brokers.by_id[BrokerId(1)].running is False
     rig.work()
     assert list(rig.gateway.cluster.live) == [2]
     brokers.start_broker(1)
