@@ -23,7 +23,7 @@ import httpx
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.history import PAGE_MAX
 from controller.access.refusals import RefusalRecords
-from controller.controller_api import ControllerApi, Reply, Standing
+from controller.controller_api import ControllerApi, ControllerStatus, Reply
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
@@ -48,9 +48,9 @@ class Stopped:
         self.cluster_id = "bench"
         self._events = log.durable_offset
 
-    def standing(self) -> Standing:
+    def standing(self) -> ControllerStatus:
         """Nothing waits."""
-        return Standing(self._events, 0, 0, None, None)
+        return ControllerStatus(self._events, 0, 0, None, None)
 
     @property
     def refusals(self) -> RefusalRecords:

@@ -80,7 +80,7 @@ def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[
         yield portion
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ControllerStatus(msgspec.Struct, frozen=True):
     """How a controller stands at this moment, for health and figures.
 
     `storage_error` is why the log cannot be written now, `failure` what ended deciding; both are None while all is
@@ -107,7 +107,7 @@ class ControllerPort(Protocol):
         """The id of the cluster whose log this is."""
         ...
 
-    def standing(self) -> Standing:
+    def standing(self) -> ControllerStatus:
         """Its standing at this moment, for health and figures."""
         ...
 

@@ -28,7 +28,7 @@ from itertools import groupby
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.port import Fleet, LeadLost, Replication
-from controller.controller_api import Reply, Standing
+from controller.controller_api import ControllerStatus, Reply
 from controller.engine import replies
 from controller.engine.background import Background
 from controller.engine.consulting import Clears, consulted, put_again
@@ -203,10 +203,10 @@ class Controller:
         """Whether a topic is not complete yet, so that confirmations matter."""
         return bool(self.state.waiting)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ControllerStatus:
         """How the controller stands now."""
         waiting, open_now = len(self.state.waiting), len(self.replies)
-        return Standing(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
+        return ControllerStatus(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
 
     def is_settled(self) -> bool:
         """Whether every topic has been looked at since the last broker came or went."""

@@ -26,7 +26,7 @@ import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.controller_api import Reply, Standing
+from controller.controller_api import ControllerStatus, Reply
 from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
@@ -113,11 +113,11 @@ class GatewayNode:
         """Why nothing can be recorded now; None when it can."""
         return self._presence.trouble
 
-    def standing(self) -> Standing:
+    def standing(self) -> ControllerStatus:
         """How this gateway stands: what all its partitions hold, and what it waits for."""
         events = sum(each.log.durable_offset for each in self.partitions)
         waiting = sum(len(each.state.waiting) for each in self.partitions)
-        return Standing(events, waiting, len(self.replies), self.storage_error, self.failure)
+        return ControllerStatus(events, waiting, len(self.replies), self.storage_error, self.failure)
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
         """Send the commands of one request, one a topic; the future gets their answers in the same order."""
