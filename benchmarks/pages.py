@@ -48,7 +48,7 @@ class Stopped:
         self.cluster_id = "bench"
         self._events = log.durable_offset
 
-    def standing(self) -> ControllerStatus:
+    def status(self) -> ControllerStatus:
         """Nothing waits."""
         return ControllerStatus(self._events, 0, 0, None, None)
 

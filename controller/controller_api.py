@@ -107,8 +107,8 @@ class ControllerPort(Protocol):
         """The id of the cluster whose log this is."""
         ...
 
-    def standing(self) -> ControllerStatus:
-        """Its standing at this moment, for health and figures."""
+    def status(self) -> ControllerStatus:
+        """Its status at this moment, for health and figures."""
         ...
 
     @property

@@ -203,7 +203,7 @@ class Controller:
         """Whether a topic is not complete yet, so that confirmations matter."""
         return bool(self.state.waiting)
 
-    def standing(self) -> ControllerStatus:
+    def status(self) -> ControllerStatus:
         """How the controller stands now."""
         waiting, open_now = len(self.state.waiting), len(self.replies)
         return ControllerStatus(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)

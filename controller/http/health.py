@@ -43,11 +43,11 @@ async def metrics(figures: NamedDependency[Metrics]) -> Response[bytes]:
 
 def why_not_ready(api: ControllerApi) -> str | None:
     """Why requests cannot be decided now; None when they can."""
-    standing = api.controller.standing()
-    if standing.failure is not None:
-        return f"deciding has ended: {standing.failure}"
-    if standing.storage_error is not None:
-        return f"the log cannot be written: {standing.storage_error}"
+    status = api.controller.status()
+    if status.failure is not None:
+        return f"deciding has ended: {status.failure}"
+    if status.storage_error is not None:
+        return f"the log cannot be written: {status.storage_error}"
     trouble = api.fleet_trouble()
     if trouble is not None:
         return trouble
@@ -58,16 +58,16 @@ def why_not_ready(api: ControllerApi) -> str | None:
 
 def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     """The states of the moment, as gauges: name, what it says, value."""
-    standing, cluster, counts = api.controller.standing(), api.cluster, api.store.durable_counts
+    status, cluster, counts = api.controller.status(), api.cluster, api.store.durable_counts
     trouble = api.store.durable_tallies.trouble
-    yield "log_offset", "The offset that the next durable event will have.", standing.events_durable
+    yield "log_offset", "The offset that the next durable event will have.", status.events_durable
     yield "topics", "Topics that exist.", counts.topics
     yield "partitions", "Partitions that exist.", counts.partitions
     yield "partitions_under_replicated", "Partitions with a replica out of sync.", trouble.under_replicated
     yield "partitions_offline", "Partitions without a leader.", trouble.leaderless
     yield "placeholders", "Replicas that wait for a broker (KIP-409).", trouble.placeholders
-    yield "topics_pending", "Topics that were never complete yet.", standing.topics_waiting
-    yield "requests_in_flight", "Requests that are not answered yet.", standing.requests_open
+    yield "topics_pending", "Topics that were never complete yet.", status.topics_waiting
+    yield "requests_in_flight", "Requests that are not answered yet.", status.requests_open
     yield "brokers_registered", "Brokers that are known.", len(cluster.brokers)
     yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)
     yield "ready", "1 when requests are decided and recorded.", float(why_not_ready(api) is None)

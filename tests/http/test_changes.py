@@ -91,7 +91,7 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
     async with service(log, settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         first = asyncio.create_task(_post(one, "k", 201, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
+        await one.until(lambda: bool(one.controller.status().requests_open))
         assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
         made = await first
@@ -110,7 +110,7 @@ async def _post_and_go(one: Service, **body: Any) -> None:
     """Send a create under the key `k`, and be gone before it is answered."""
     assert one.http._listener._server is not None
     first = asyncio.create_task(_post(one, "k", 201, **body))
-    await one.until(lambda: bool(one.controller.standing().requests_open))
+    await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()
     connected = one.http._listener._server._door._open
     await one.until(lambda: not connected)
@@ -123,7 +123,7 @@ async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
         await _post_and_go(one, name="pay.t")
         assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
-        await one.until(lambda: not one.controller.standing().requests_open)
+        await one.until(lambda: not one.controller.status().requests_open)
         await _post(one, "k", 201, name="pay.t")
 
 
@@ -132,9 +132,9 @@ async def test_what_was_answered_too_early_is_known_also_when_its_client_has_gon
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         await _post_and_go(one, name="pay.t", timeout_ms=20)
-        await one.until(lambda: not one.controller.standing().requests_open)
+        await one.until(lambda: not one.controller.status().requests_open)
         again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
+        await one.until(lambda: bool(one.controller.status().requests_open))
         judge.may_answer.set()
         assert (await again)["request_id"] == f"{request_id_of('User:ANONYMOUS', 'k')}-2"
 
@@ -145,7 +145,7 @@ async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
         judge.may_answer.clear()
         late = await _post(one, "k", 504, name="pay.t", timeout_ms=20)
         again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
+        await one.until(lambda: bool(one.controller.status().requests_open))
         judge.may_answer.set()
         reply = await again
         assert reply["error"] == "TOPIC_ALREADY_EXISTS"

@@ -154,8 +154,8 @@ async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Resp
 
 def counted_now(api: ControllerApi) -> types.SummaryShape:
     """What the live store and the controller count, for the summary of now."""
-    standing, counts, cluster = api.controller.standing(), api.store.durable_counts, api.cluster
-    counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, api.store.durable_tallies)
+    status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
         types.WaitingShape(
             name=topic.name,
@@ -166,4 +166,4 @@ def counted_now(api: ControllerApi) -> types.SummaryShape:
         for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
     )
     shape = overviews.counted_in(overviews.NOTHING_COUNTED, counted)
-    return msgspec.structs.replace(shape, requests_open=standing.requests_open, waiting=waiting)
+    return msgspec.structs.replace(shape, requests_open=status.requests_open, waiting=waiting)

@@ -113,7 +113,7 @@ class GatewayNode:
         """Why nothing can be recorded now; None when it can."""
         return self._presence.trouble
 
-    def standing(self) -> ControllerStatus:
+    def status(self) -> ControllerStatus:
         """How this gateway stands: what all its partitions hold, and what it waits for."""
         events = sum(each.log.durable_offset for each in self.partitions)
         waiting = sum(len(each.state.waiting) for each in self.partitions)

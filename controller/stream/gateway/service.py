@@ -252,7 +252,7 @@ class GatewayService:
             await asyncio.sleep(LOOK_EVERY_S)
             waited_s += LOOK_EVERY_S
             if waited_s % 10 < LOOK_EVERY_S:
-                events = self.node.standing().events_durable
+                events = self.node.status().events_durable
                 log.info("waiting for workers, or for what there is to be read", events=events)
         if self.node.failure is None:  # others have announced themselves by then
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)

@@ -181,7 +181,7 @@ async def test_ids_and_times_are_its_own(rig: Rig) -> None:
     assert rig.node.new_request_id("auto").startswith("auto-boot-1-")
     assert rig.node.now_ms() == BORN_MS
     rig.begin()
-    assert rig.node.standing().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
+    assert rig.node.status().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
     assert rig.gateway.cluster_id == "cluster-1"
 
 
