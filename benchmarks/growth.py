@@ -143,7 +143,7 @@ class House:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker."""
-        stop = Request(f"http://{self._running.http}/simulated/brokers/{broker_id}/stop", method="POST")
+        stop = Request(f"http://{self._running.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
         with urlopen(stop):
             pass
 

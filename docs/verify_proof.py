@@ -1,7 +1,7 @@
 """Checks a proof that `topicwright prove` wrote, with Python's standard library alone.
 
     python verify_proof.py proof.json --key public.pem     its head is signed by the holder of this key (Ed25519)
-    python verify_proof.py proof.json --head kept.json     its head is one that you kept: a reply of GET /log/head
+    python verify_proof.py proof.json --head kept.json     its head is one that you kept: a reply of GET /v1/log/head
 
 Prints each event as it stands in the log, and ends with 0; or says what is wrong, and ends with 1. What is checked:
 each event's bytes lead to the root of the head by its path (RFC 9162, 2.1.3.2), and the head is one to be trusted

@@ -60,7 +60,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     ]
     async with service(log=log) as one:
         await one.create("a.t", num_partitions=2)
-        await one.request("DELETE", "/topics/a.t")
+        await one.request("DELETE", "/v1/topics/a.t")
         await one.create("a.t", num_partitions=2)
         address = f"127.0.0.1:{one.port}"
         online = [await asyncio.to_thread(run, *command, "--http", address) for command in commands]

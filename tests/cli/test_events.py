@@ -103,7 +103,7 @@ async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch
         await one.create("t", num_partitions=1)
         end = one.log.durable_offset
         await one.create("u", num_partitions=1)
-        await one.request("DELETE", "/topics/t")
+        await one.request("DELETE", "/v1/topics/t")
         deleted = one.log.durable_offset - 1
         await one.until(lambda: deleted in printed)
         await one.http.stop()

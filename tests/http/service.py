@@ -115,7 +115,7 @@ class Service:
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         """POST a topic."""
-        return await self.request("POST", "/topics", expect, json={"name": name, **body})
+        return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until something is so, as far as the controller knows."""

@@ -44,7 +44,7 @@ async def test_a_key_is_of_one_wish_and_of_one_principal() -> None:
         for body in ({"name": "u"}, {"name": "t", "num_partitions": 2}, {"name": "t", "configs": {"retention.ms": 5}}):
             reply = await _post(one, "k", 422, **body)
             assert (reply["error"], reply["request_id"]) == ("INVALID_REQUEST", made["request_id"]), body
-            assert "wanted something else" in reply["message"]
+            assert "was used for a different change" in reply["message"]
         await one.request("DELETE", "/v1/topics/t", 422, headers=_key("k"))
         await _patch(one, "k", 422, num_partitions=5)
         await _post(one, "other", 409, name="t")
@@ -92,7 +92,7 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
         judge.may_answer.clear()
         first = asyncio.create_task(_post(one, "k", 201, name="pay.t"))
         await one.until(lambda: bool(one.controller.status().requests_open))
-        assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
+        assert "is in progress" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
         made = await first
         assert await _post(one, "k", 201, name="pay.t") == made
@@ -121,7 +121,7 @@ async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         await _post_and_go(one, name="pay.t")
-        assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
+        assert "is in progress" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
         await one.until(lambda: not one.controller.status().requests_open)
         await _post(one, "k", 201, name="pay.t")
@@ -167,7 +167,7 @@ async def test_what_is_no_key_is_refused() -> None:
         for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
             headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
             reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
-            assert reply["message"].startswith("Idempotency-Key: it is given once, and is 1 to 255 printable ASCII"), (
+            assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), (
                 key
             )
         headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]

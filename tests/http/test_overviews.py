@@ -66,7 +66,7 @@ async def test_pages_of_requests_have_each_once() -> None:
         seen: list[str] = []
         cursor: str | None = None
         for _ in range(10):
-            page = await one.get("/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
+            page = await one.get("/v1/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
             seen += [each["request_id"] for each in page["requests"]]
             cursor = page["next_cursor"]
             if cursor is None:
@@ -140,13 +140,14 @@ async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
     async with service() as one:
         made = await one.create("t")
         refused = await one.create("t", 409)
-        await one.request("DELETE", "/topics/t")
+        await one.request("DELETE", "/v1/topics/t")
         page = await one.get("/v1/topics/t/timeline")
         assert [each["command"] for each in page["folds"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
         assert [each["cause"] for each in page["folds"]][1:] == [refused["request_id"], made["request_id"]]
         created = page["folds"][2]
         assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
-        assert sum(each["num_events"] for each in page["folds"]) == len((await one.get("/topics/t/events"))["events"])
+        events = (await one.get("/v1/topics/t/events"))["events"]
+        assert sum(each["num_events"] for each in page["folds"]) == len(events)
         first = await one.get("/v1/topics/t/timeline?limit=1")
         rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
         assert first["folds"] + rest["folds"] == page["folds"]
@@ -225,7 +226,7 @@ async def test_the_newest_topics_come_first() -> None:
     async with service() as one:
         for name in ("b", "c", "a", "d"):
             await one.create(name)
-        await one.request("DELETE", "/topics/c")
+        await one.request("DELETE", "/v1/topics/c")
         page = await one.get("/v1/topics?order=newest")
         assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
         seen, cursor = [], ""
@@ -288,8 +289,8 @@ async def test_what_is_different_between_two_moments() -> None:
         for name in ("same", "gone", "anew", "grown"):
             await one.create(name, configs={"retention.ms": 5})
         start = (await one.get("/v1/brokers"))["as_of"]["offset"]
-        await one.request("DELETE", "/topics/gone")
-        await one.request("DELETE", "/topics/anew")
+        await one.request("DELETE", "/v1/topics/gone")
+        await one.request("DELETE", "/v1/topics/anew")
         await one.create("anew")
         await one.create("born")
         await one.create("same", 409)
@@ -329,7 +330,7 @@ async def test_the_newest_topics_of_any_moment() -> None:
         for name in ("a", "b.c", "d"):
             await one.create(name)
         for gone, again in (("b.c", "b_c"), ("a", "a")):
-            await one.request("DELETE", f"/topics/{gone}")
+            await one.request("DELETE", f"/v1/topics/{gone}")
             await one.create(again)
         for at in range(0, one.log.durable_offset, 2):
             there = (await one.get("/v1/topics", at=at))["topics"]
@@ -352,16 +353,16 @@ WRONG = """
 /v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
 /v1/topics?name=            | 400 name: Expected `str` of length >= 1
 /v1/topics?order=newest&at=3&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
-/v1/topics?order=newest&after=t | 400 after: it goes with neither cursor nor order=newest
+/v1/topics?order=newest&after=t | 400 after: not allowed with cursor or order=newest
 /v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/events?type=Bad         | 400 type: Expected `str` matching regex
 /v1/events?order=up         | 400 order: Invalid enum value 'up'
 /v1/diff                    | 400 Missing required query parameter 'from'
 /v1/diff?from=99999         | 400 at: offset 99999 is not reached yet
-/v1/brokers/x               | 404 there is nothing at this path
+/v1/brokers/x               | 404 unknown path
 /v1/brokers/99999999999999999999 | 404 there is no broker 99999999999999999999
-/v1/v1/topics               | 404 there is nothing at this path
-/v1/health/live             | 404 there is nothing at this path
+/v1/v1/topics               | 404 unknown path
+/v1/health/live             | 404 unknown path
 """
 
 

@@ -71,10 +71,10 @@ async def test_a_bug_is_logged_and_its_cause_not_shown_to_the_client(monkeypatch
     async with service() as one:
         monkeypatch.setattr(one.query, "request", broken)
         with structlog.testing.capture_logs() as lines:
-            reply = await one.get("/requests/r", 500)
+            reply = await one.get("/v1/requests/r", 500)
         assert reply["error"] == "UNKNOWN_SERVER_ERROR"
         assert "secret" not in reply["message"]
-        assert [(line["event"], line["path"]) for line in lines] == [("http request failed", "/requests/r")]
+        assert [(line["event"], line["path"]) for line in lines] == [("http request failed", "/v1/requests/r")]
         assert isinstance(lines[0]["exc_info"], ZeroDivisionError)
 
 
@@ -86,7 +86,7 @@ async def test_real_brokers_cannot_be_stopped_over_http() -> None:
         parts = Parts(one.api, fleet, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
         transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert (await client.post("/simulated/brokers/1/stop")).status_code == 404
+            assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
             assert (await client.get("/health/live")).status_code == 200
         reading.close()
 

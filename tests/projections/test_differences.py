@@ -44,10 +44,10 @@ async def test_differences_are_those_of_two_lists(looked_at_max: int, monkeypatc
         for name in ("a.b", "c", "d", "e_f", "g", "h", "i"):
             await one.create(name, num_partitions=1)
         for name, again in (("a.b", "a_b"), ("c", "c"), ("e_f", "e.f"), ("h", None)):
-            await one.request("DELETE", f"/topics/{name}")
+            await one.request("DELETE", f"/v1/topics/{name}")
             await one.create(again or "refused", num_partitions=1)
         await one.create("d", 409)
-        await one.request("PATCH", "/topics/g", json={"num_partitions": 3})
+        await one.request("PATCH", "/v1/topics/g", json={"num_partitions": 3})
         query, end = one.query, one.log.durable_offset
         moments = range(0, end, 3)
         changes = set()

@@ -42,9 +42,9 @@ def test_a_bug_on_a_request_fails_it_and_one_elsewhere_ends_the_process(tmp_path
             assert codes(talk.call(CREATE, 7, create("next"))) == [0], "it is served on the same connection"
             wait_until(lambda: '"event":"command failed"' in server.process.output)
             assert "a planted bug" in server.process.output
-            assert server.post("/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
+            assert server.post("/v1/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
             waiting.send_request(CREATE, 7, 1, create("waits"))
-            wait_until(lambda: server.get("/topics/waits")[0] == 200)
+            wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
             talk.send_request(CREATE, 7, 2, create("last"))
             assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "nobody is left waiting"
         assert server.process.wait(120) == FAILED

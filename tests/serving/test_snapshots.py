@@ -31,9 +31,9 @@ def test_snapshots_are_taken_under_load_and_the_past_begins_there(tmp_path: Path
         load.done()
         wait_until(lambda: newest(server) > 1000)
         at = newest(server) + 7
-        status, page = server.get(f"/topics?at={at}&limit=1000")
+        status, page = server.get(f"/v1/topics?at={at}&limit=1000")
         assert status == 200
-        brokers = server.get(f"/brokers?at={at}")[1]
+        brokers = server.get(f"/v1/brokers?at={at}")[1]
     records = check_log(server.data)
     (tmp_path / "data" / FOLDER).rename(tmp_path / "taken away")
     with FolderSource(server.data) as source:

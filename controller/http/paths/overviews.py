@@ -1,4 +1,4 @@
-"""Paths that show many things at once: requests by time, a summary, timelines, one broker."""
+"""Overviews as JSON: requests, timelines, summary, one broker, diff, policies, quorum."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
-from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
-from controller.http.permissions import Reader, may_show_request
-from controller.http.places import Places
-from controller.http.requests import caller_of
+from controller.http.permissions import Reader, SealedCursors, may_show_request
+from controller.http.requests import At, Cursor, From, FromMoment, Limit, To, caller_of
 from controller.machine.readiness import how_far
 from projections.queries.counting import Counted
 from projections.queries.moments import iso
@@ -42,21 +40,22 @@ async def requests(
     reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
-        Outcome | None, QueryParameter(description="How a topic of the request fares; `done` without a topic")
+        Outcome | None,
+        QueryParameter(description="Outcome of a topic of the request; `done` without topics"),
     ] = None,
-    rule: Annotated[str | None, QueryParameter(description="The rule that refused a topic of the request")] = None,
-    api: Annotated[str | None, QueryParameter(description="Kafka's name of the request, or `HTTP`")] = None,
-    host: Annotated[str | None, QueryParameter(description="The client's address")] = None,
+    rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
+    api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
+    host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
     since: From = None,
     until: To = None,
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response[types.RequestsShape]:
-    """Clients' requests, the newest first, a page at a time.
+    """Requests of clients, newest first, in pages.
 
-    Who may not describe the cluster is shown its own requests, and those whose topics it may describe, all of them. A
-    page looks at so many requests and no more: it may have fewer than the limit, and `next_cursor` where to go on.
+    Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
+    A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
     caller = caller_of(request)
     which = RequestFilter(principal, outcome, rule, api, host)
@@ -71,9 +70,9 @@ async def timeline(
     since: From = None,
     until: To = None,
     at: At = None,
-    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="In how many spans of time")] = 100,
+    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
 ) -> Response[types.TimelineShape]:
-    """How many events happened when: the time from the first of them to the last, in spans of the same length."""
+    """Events over time: the time from the first to the last event, in spans of equal length."""
     reader.need(request)
     return await reader.answer(overviews.timeline, Window(since, until, at, spans))
 
@@ -87,25 +86,25 @@ async def topic_timeline(
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response[types.TopicTimelineShape]:
-    """A topic's history folded by what caused it, the newest first."""
+    """The history of a topic, grouped by cause, newest first."""
     reader.need(request, name)
     return await reader.answer(overviews.topic_timeline, name, Window(None, None, at, limit, cursor))
 
 
 @get("/summary")
 async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryShape]:
-    """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
+    """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
     reader.need(request)
     return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
 
 
 @get("/quorum")
 async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
-    """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
+    """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
     reader.need(request)
     api = reader.api
     if api.quorum is None:
-        raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
+        raise NotThere("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
     return api.quorum()
 
 
@@ -113,7 +112,7 @@ async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
 async def broker(
     broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[types.BrokerInFullShape]:
-    """One broker, with the newest events of its own."""
+    """One broker, with its newest events."""
     reader.need(request)
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
@@ -123,37 +122,37 @@ async def broker(
 async def diff(
     request: HttpRequest,
     reader: _Reader,
-    places: NamedDependency[Places],
+    cursors: NamedDependency[SealedCursors],
     since: FromMoment,
     until: To = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response[DifferenceShape]:
-    """What is different between two moments: topics in the order of their names, a page at a time, and on the first
-    page brokers, settings and permissions, for who may describe the cluster."""
+    """The differences between two points in time: topics by name, in pages. The first page has brokers, settings and
+    permissions too, if the caller may describe the cluster."""
     caller = caller_of(request)
     api = reader.api
     return await reader.answer(
         difference,
         since,
         until,
-        places.opened(cursor),
+        cursors.open(cursor),
         limit,
         partial(api.allows, caller, "Describe"),
         with_cluster=api.allows(caller, "Describe"),
-        place=places.sealed,
+        place=cursors.seal,
     )
 
 
 @get("/policies")
 async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesShape]:
-    """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
+    """The policies for new topics, and the refusals of the last day by rule and by principal."""
     reader.need(request)
     return await reader.answer(overviews.policies, at, reader.api.policies)
 
 
 def counted_now(api: ControllerApi) -> types.SummaryShape:
-    """What the live store and the controller count, for the summary of now."""
+    """The counts of the live store and the controller, for the summary of now."""
     status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(

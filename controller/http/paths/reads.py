@@ -1,4 +1,4 @@
-"""Questions over HTTP: topics, requests, brokers and events, now and at any moment of the past."""
+"""Reads as JSON: topics, requests, brokers, events and explanations, now or at any point in time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from litestar.response import Stream
 
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
-from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import Reader, may_describe, need_topic
-from controller.http.requests import caller_of
+from controller.http.requests import (
+    OFFSET_MAX,
+    At,
+    Cursor,
+    EventOrder,
+    EventType,
+    FromOffset,
+    Limit,
+    Partition,
+    caller_of,
+)
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
 from projections.shown import topic_configs as shown_configs
@@ -43,7 +52,7 @@ async def topic(
 async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[TopicConfigsShape]:
-    """The configs in force of a topic, with where each comes from: for who may describe them."""
+    """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
     need_topic(reader.api, request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
@@ -64,7 +73,7 @@ async def topic_events(
     cursor: Cursor = None,
     at: At = None,
 ) -> Response[json_types.EventsShape]:
-    """The events of a name, of all topics that ever had it, refused requests among them."""
+    """The events of a topic name: of every topic that ever had it, and of refused requests."""
     reader.need(request, name)
 
     def page(queries: Questions) -> json_types.EventsShape:
@@ -80,14 +89,14 @@ async def topic_events(
 async def request_(
     request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[json_types.RequestShape]:
-    """One request and how each of its topics fared."""
+    """One request with the outcome of each topic."""
     await reader.need_request(request, request_id)
     return await reader.answer(from_log.request, request_id, at)
 
 
 @get("/brokers")
 async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersShape]:
-    """The brokers, live and fenced, and the settings that decide."""
+    """All brokers, live and fenced, and the settings that decisions depend on."""
     reader.need(request)
     return await reader.answer(from_log.brokers, at)
 
@@ -106,10 +115,10 @@ async def events(
     cursor: Cursor = None,
     at: At = None,
 ) -> Response[json_types.EventsShape]:
-    """Events in order: all, or those of a topic, of a request, or of a type.
+    """Events in order: all, or those of a topic, a request, or a type.
 
-    Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
-    given, or that the topic is in.
+    If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
+    partition of the topic.
     """
     reader.need(request, topic)
     newest = order == "newest"
@@ -129,9 +138,9 @@ async def follow(
     partition: Partition = None,
     cursor: Cursor = None,
 ) -> Stream:
-    """Events as they become durable, from an offset on or from now: one JSON object a line, and an empty line every few
-    seconds, as a sign of life. Who accepts `text/event-stream` is sent server-sent events, and may go on after the last
-    one by its `Last-Event-ID`."""
+    """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
+    every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
+    `Last-Event-ID` to resume."""
     reader.need(request, topic)
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
@@ -149,10 +158,10 @@ async def explanation(
     at: At = None,
     of: Annotated[
         Literal["topic", "request"] | None,
-        QueryParameter(description="Which it is to be, where a topic may be called as a request"),
+        QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
     ] = None,
 ) -> Response[json_types.ExplanationShape]:
-    """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
+    """Explain a topic or a request: its chain of events, as text."""
     if of == "topic":
         reader.need(request, subject)
     if of != "request" and may_describe(reader.api, request, subject):

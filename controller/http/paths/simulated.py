@@ -1,7 +1,7 @@
-"""What people do to simulated brokers: add one, stop and start one, make one slow.
+"""Control of simulated brokers: add, stop, start, and delay.
 
-Each answers at once with the broker as it is to be. What the controller makes of it is in `/brokers` and `/events` a
-moment later.
+Each path answers at once with the broker's new settings. The controller's reaction follows in `/v1/brokers` and
+`/v1/events`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RACK_CHARACTERS_MAX = 249
 
 
 class BrokerShown(Protocol):
-    """What a simulated broker is set to be."""
+    """The settings of a simulated broker."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -42,9 +42,9 @@ class BrokerShown(Protocol):
 
 @runtime_checkable
 class SimulatedBrokers(Protocol):
-    """Brokers that can be controlled: a fleet in the process, or a gateway's remote control of the workers' fleet.
+    """Simulated brokers: those of this process, or in a gateway those of the workers.
 
-    All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
+    All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
     """
 
     @property
@@ -56,51 +56,57 @@ class SimulatedBrokers(Protocol):
 
 
 _Fleet = NamedDependency[SimulatedBrokers]
-_Gateway = NamedDependency[ControllerApi]
+_Api = NamedDependency[ControllerApi]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A broker to add. Without a rack it gets one of three in turn."""
+    """A broker to add. The default rack is one of three in turn."""
 
     rack: Annotated[str, msgspec.Meta(min_length=1, max_length=RACK_CHARACTERS_MAX)] | None = None
 
 
 class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long after an event is durable the broker applies it."""
+    """How long the broker waits before it applies a durable event."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
-    """A further broker joins, with the next free id."""
-    need_cluster(api, request, "Alter")
+async def add(fleet: _Fleet, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerShape:
+    """Add a broker, with the next free id."""
+    need_cluster(controller_api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(fleet.brokers) >= SIMULATED_BROKERS_MAX:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
+        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
     return _shape(fleet.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
-    """A broker dies: it is fenced and its partitions get other leaders."""
-    need_cluster(api, request, "Alter")
+async def stop(
+    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
+) -> SimulatedBrokerShape:
+    """Stop a broker: it is fenced, and its partitions elect other leaders."""
+    need_cluster(controller_api, request, "Alter")
     fleet.stop_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
-    """A broker comes back, applies what it missed and joins the in-sync sets again."""
-    need_cluster(api, request, "Alter")
+async def start(
+    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
+) -> SimulatedBrokerShape:
+    """Start a broker: it catches up and rejoins the ISRs."""
+    need_cluster(controller_api, request, "Alter")
     fleet.start_broker(broker_id)
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
-    """From now on a broker applies events so long after they are durable."""
-    need_cluster(api, request, "Alter")
+async def delay(
+    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
+) -> SimulatedBrokerShape:
+    """Delay when a broker applies events."""
+    need_cluster(controller_api, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
         fleet.set_delay(broker_id, body.delay_ms)

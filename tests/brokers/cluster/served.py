@@ -81,7 +81,7 @@ def seen(server: Topicwright, path: str) -> Any:
 
 def types(server: Topicwright, name: str) -> list[str]:
     """The types of a topic's events."""
-    return [event["type"] for event in seen(server, f"/topics/{name}/events?limit=500")["events"]]
+    return [event["type"] for event in seen(server, f"/v1/topics/{name}/events?limit=500")["events"]]
 
 
 def replicas(admin: AdminClient, name: str) -> list[list[int]]:

@@ -41,7 +41,7 @@ def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: P
         assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
         topic = there.list_topics(name, timeout=10).topics[name]
         assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
-        assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/topics/{name}")["partitions"]]
+        assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/v1/topics/{name}")["partitions"]]
 
         here.create_partitions([NewPartitions(name, 4)])[name].result(30)
         until(lambda: replicas(there, name), lambda found: len(found) == 4)
@@ -54,7 +54,7 @@ def test_what_is_requested_here_is_done_there(kafka: ReferenceKafka, tmp_path: P
         here.delete_topics([name])[name].result(30)
         until(lambda: name not in there.list_topics(timeout=10).topics)
         there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
-        until(lambda: seen(server, f"/topics/{name}-later"))  # so the cluster was looked at since
+        until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was looked at since
         recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
         assert observed < set(recorded), "each as often as a look shows something new"
         assert [kind for kind in recorded if kind not in observed] == [
@@ -68,7 +68,7 @@ def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: P
         admin = AdminClient({"bootstrap.servers": server.kafka})
         refused = f"refused-{name}"
         assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-        events = seen(server, f"/topics/{refused}/events")["events"]
+        events = seen(server, f"/v1/topics/{refused}/events")["events"]
         rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
         assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
 
@@ -76,23 +76,23 @@ def test_what_the_cluster_refuses_is_rejected(kafka: ReferenceKafka, tmp_path: P
         there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
         code, _ = create(admin, name)
         assert code == KafkaError.TOPIC_ALREADY_EXISTS
-        until(lambda: seen(server, f"/topics/{name}"))
+        until(lambda: seen(server, f"/v1/topics/{name}"))
 
 
 def test_what_happens_behind_our_back_is_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
     with gateway_of(kafka, tmp_path) as server:
-        found = seen(server, f"/topics/{name}")
+        found = seen(server, f"/v1/topics/{name}")
         assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
         there.create_partitions([NewPartitions(name, 3)])[name].result(30)
-        until(lambda: seen(server, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
         step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
         there.incremental_alter_configs([resource])[resource].result(30)
-        until(lambda: seen(server, f"/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
+        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
         there.delete_topics([name])[name].result(30)
-        until(lambda: seen(server, f"/topics/{name}") is None)
+        until(lambda: seen(server, f"/v1/topics/{name}") is None)
         assert types(server, name) == ["TopicDiscovered"] * 3 + ["TopicVanished"]
 
 
@@ -111,7 +111,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
         there = AdminClient({"bootstrap.servers": kafka.bootstrap})
         cordon(AlterConfigOpType.SET)
         try:
-            until(lambda: seen(server, "/brokers/2")["cordoned"])
+            until(lambda: seen(server, "/v1/brokers/2")["cordoned"])
             assert create(here, name, 6, 2) == (0, "")
             assert {replica for one in replicas(there, name) for replica in one} == {1, 3}
             code, message = create(here, f"{name}-wide", 1, 3)
@@ -119,7 +119,7 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
             assert "all their log directories cordoned" in message
         finally:
             cordon(AlterConfigOpType.DELETE)
-        until(lambda: not seen(server, "/brokers/2")["cordoned"])
+        until(lambda: not seen(server, "/v1/brokers/2")["cordoned"])
         assert create(here, f"{name}-later", 1, 3) == (0, "")
 
 
@@ -134,25 +134,25 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
         assert create(here, f"{name}-before", 3, 3)[0] == 0
         kafka.stop_broker(3)
         try:
-            until(lambda: seen(server, "/brokers")["brokers"][2]["fenced"])
+            until(lambda: seen(server, "/v1/brokers")["brokers"][2]["fenced"])
             led = until(
-                lambda: [one["leader"] for one in seen(server, f"/topics/{name}-before")["partitions"]],
+                lambda: [one["leader"] for one in seen(server, f"/v1/topics/{name}-before")["partitions"]],
                 lambda leaders: 3 not in leaders,
             )
             assert set(led) <= {1, 2}
             assert create(here, name, 2, 3) == (0, "")
-            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in seen(server, f"/topics/{name}")["partitions"])
+            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in seen(server, f"/v1/topics/{name}")["partitions"])
             assert all(sorted(one) == [1, 2] for one in replicas(there, name))
         finally:
             kafka.start_broker(3)
         until(lambda: all(sorted(one) == [1, 2, 3] for one in replicas(there, name)), within_s=240)
         whole = until(
-            lambda: [sorted(one["isr"]) for one in seen(server, f"/topics/{name}")["partitions"]],
+            lambda: [sorted(one["isr"]) for one in seen(server, f"/v1/topics/{name}")["partitions"]],
             lambda isr: isr == [[1, 2, 3]] * 2,
         )
         assert whole, "in sync"
         assert "PlaceholderFilled" in types(server, name)
-        until(lambda: seen(server, f"/topics/{name}-before")["status"], lambda status: status == "ready")
+        until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 
 
 def test_the_cluster_gone_and_back(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
@@ -196,7 +196,7 @@ def test_what_a_dead_process_left_undone_is_taken_up(kafka: ReferenceKafka, tmp_
     with gateway_of(kafka, tmp_path) as again:
         until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
         until(lambda: types(again, grown)[-2:] == ["PartitionsAdded", "ChangeCarriedOut"])
-        until(lambda: seen(again, f"/topics/{made}")["status"] == "ready")
+        until(lambda: seen(again, f"/v1/topics/{made}")["status"] == "ready")
         until(lambda: gone not in there.list_topics(timeout=30).topics)
         assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
 

@@ -65,14 +65,14 @@ async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
         await one.create("pay.single", num_partitions=1)
         await one.create("orphan", 403)
         await one.create("web.huge", 400, num_partitions=3, replication_factor=9)
-        await one.request("PATCH", "/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
-        await one.request("PATCH", "/topics/pay.orders", json={"num_partitions": 8})
+        await one.request("PATCH", "/v1/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
+        await one.request("PATCH", "/v1/topics/pay.orders", json={"num_partitions": 8})
         await one.create("pay.gone")
-        await one.request("DELETE", "/topics/pay.gone")
+        await one.request("DELETE", "/v1/topics/pay.gone")
         if hostile:
             await one.create(LONG, num_partitions=1)
         for name in HOSTILE if hostile else ():
-            await one.client.post("/topics", json={"name": name}, headers={"user-agent": CLIENT})
+            await one.client.post("/v1/topics", json={"name": name}, headers={"user-agent": CLIENT})
         one.fleet.stop_broker(2)
         await one.live(1, 3)
         yield one

@@ -37,9 +37,9 @@ def get(gateway: Topicwright, path: str) -> Any:
 
 def shown(gateway: Topicwright) -> list[Any]:
     """What has to be the same on all gateways, of the whole log."""
-    size = get(gateway, "/log/head?partition=0")["head"]["size"]
-    proof = get(gateway, f"/log/proof?partition=0&offset=5&size={size}")
-    paths = ("/topics?limit=1000", "/topics/t7/events", "/explain/t7", "/events?limit=20")
+    size = get(gateway, "/v1/log/head?partition=0")["head"]["size"]
+    proof = get(gateway, f"/v1/log/proof?partition=0&offset=5&size={size}")
+    paths = ("/v1/topics?limit=1000", "/v1/topics/t7/events", "/v1/explain/t7", "/v1/events?limit=20")
     return [size, proof["head"]["root"], proof["events"], *(get(gateway, path) for path in paths)]
 
 

@@ -151,7 +151,7 @@ def test_a_quota_that_one_gateway_sets_refuses_at_the_other(running: Stream) -> 
 def events_at(gateway: Topicwright) -> list[Any]:
     """All events of the partition where it is decided who may do what, over HTTP."""
     login = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
-    path = f"http://{gateway.http}/events?partition=0&from=0&limit=500"
+    path = f"http://{gateway.http}/v1/events?partition=0&from=0&limit=500"
     request = urllib.request.Request(path, headers={"Authorization": f"Basic {login}"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         events: list[Any] = json.loads(answer.read())["events"]

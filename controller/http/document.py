@@ -1,18 +1,16 @@
-"""The OpenAPI document: what the framework makes of the handlers, with what it cannot know of them.
+"""The OpenAPI document: the framework generates it from the handlers, and this module adds what it cannot know.
 
-That is how an operation may end (every status, with the form of errors), how clients log in, what an answer's headers
-say, and examples.
+That is all statuses with the error format, logins, response headers, idempotency keys, and examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
-from controller.http.changes import AT_WORK, KEY, KEY_CHARACTERS_MAX, OTHER_WISH
+from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED
 from controller.http.errors import PROBLEM
 from controller.http.health import OPEN_PATHS
 from projections.shown.json_types import ProblemShape
@@ -26,8 +24,8 @@ _KEY: Final = {
     "name": KEY,
     "in": "header",
     "required": False,
-    "description": "Send a change again under its key: it is made once, and answered as it was. The same key with "
-    f"another wish is {OTHER_WISH}, and {AT_WORK} while the change is at work",
+    "description": "Retry a change with its key: it is made only once, and gets the same answer. The status is "
+    f"{KEY_REUSED} if the key was used for a different change, and {IN_PROGRESS} while the change is in progress",
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
     "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
 }
@@ -46,7 +44,7 @@ _PROBLEM: Final = {
 }
 _LOGINS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A token of a user"},
-    "basic": {"type": "http", "scheme": "basic", "description": "A user's name and password, those of Kafka's wire"},
+    "basic": {"type": "http", "scheme": "basic", "description": "User name and password, the same as for SASL"},
 }
 _BODIES: Final[dict[str, dict[str, object]]] = {
     "create_topic": {"name": "orders", "num_partitions": 3, "configs": {"retention.ms": 86400000}},
@@ -61,17 +59,15 @@ _PARAMETERS: Final = {
     "subject": "orders",
 }
 _CREATED: Final = {
-    "200": "A dry run: what would be created",
-    "201": "Created and complete; `Location` says where it is",
-    "202": "Created, but the wait ended before it was complete; do not repeat it",
+    "200": "Dry run: the topic that would be created",
+    "201": "Created and complete; `Location` is its path",
+    "202": "Created, but not complete within the timeout; do not retry",
 }
+_CACHING: Final = {"ETag": "Version of the response", "Cache-Control": "Whether it may be cached"}
 
 
-_KEEPING: Final = {"ETag": "Names this very answer", "Cache-Control": "Whether it may be kept"}
-
-
-def completed(document: dict[str, Any], pages: Collection[str] = ()) -> dict[str, Any]:
-    """The document with all that clients need; it is changed in place. `pages` are the paths that are pages too."""
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """Complete the document in place."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
     components["schemas"].update(_schemas(ProblemShape))
@@ -80,8 +76,6 @@ def completed(document: dict[str, Any], pages: Collection[str] = ()) -> dict[str
         for method, operation in operations.items():
             if isinstance(operation, dict) and "responses" in operation:
                 _complete(path, method, operation)
-        if path in pages and "get" in operations:
-            operations["get"]["responses"]["200"]["content"]["text/html"] = {"schema": {"type": "string"}}
     return document
 
 
@@ -93,8 +87,8 @@ def _complete(path: str, method: str, operation: Operation) -> None:
     for status in _statuses(path, is_open=is_open, is_read=is_read):
         responses[str(status)] = _problem(status)
     if is_read and path.startswith("/v1") and not path.endswith("/follow"):
-        responses["304"] = {"description": "What the client has, by its If-None-Match, is what there is"}
-        responses["200"]["headers"] = {name: _header(text) for name, text in _KEEPING.items()}
+        responses["304"] = {"description": "Not modified: the client has this version (If-None-Match)"}
+        responses["200"]["headers"] = {name: _header(text) for name, text in _CACHING.items()}
     name = operation["operationId"]
     if name == "follow":
         responses["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
@@ -102,12 +96,12 @@ def _complete(path: str, method: str, operation: Operation) -> None:
         operation["requestBody"]["content"]["application/json"]["example"] = _BODIES[name]
     if name in _ONCE:
         operation.setdefault("parameters", []).append(_KEY)
-        responses[str(OTHER_WISH)] = _problem(OTHER_WISH)
+        responses[str(KEY_REUSED)] = _problem(KEY_REUSED)
     if name == "create_topic":
         content = responses["201"]["content"]
         for status_text, description in _CREATED.items():
             responses[status_text] = {"description": description, "content": content}
-        responses["201"]["headers"] = {"Location": _header("Where the topic is")}
+        responses["201"]["headers"] = {"Location": _header("Path of the topic")}
     for parameter in operation.get("parameters", ()):
         schema = parameter["schema"]
         is_text = "string" in str(schema.get("type", schema.get("oneOf", schema.get("anyOf"))))
