@@ -118,7 +118,7 @@ def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = 
     return _Measured(Reached(app, reach), parts.metrics)
 
 
-def build_routes(parts: Parts, release: str) -> Litestar:
+def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Litestar:
     """The handlers alone, without login, host check and metrics."""
     newest_head = parts.newest_head or log_heads.signed_now(parts.sign, parts.api)
     dependencies: dict[str, object] = {
@@ -139,7 +139,7 @@ def build_routes(parts: Parts, release: str) -> Litestar:
     if isinstance(parts.fleet, SimulatedBrokers):
         handlers += _SIMULATED
         dependencies["fleet"] = parts.fleet
-    site = Site(dependencies)
+    site = Site(dependencies) if with_pages else None
     description = "Create topics, and see why every topic is as it is, now and in the past."
     return _litestar(handlers, dependencies, "Topicwright", release, description, site)
 

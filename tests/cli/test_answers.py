@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.cli.sources import http
+from controller.cli import backend
 from tests.cli.commands import Run, open_log
 from tests.http.service import service
 from tests.support.topicwright import COMMAND
@@ -98,7 +98,7 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
 async def test_an_answer_that_never_ends_is_an_error(
     run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(http, "_ANSWER_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(backend, "_ANSWER_BYTES_MAX", 4 << 20)
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from controller.cli.output import Look
 from controller.cli.reads import bursts
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
-from controller.cli.terminal.printing import Look
 from projections.shown.json_types import CauseShape, EventShape
 
 AT = "2026-07-17T10:00:00.000Z"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.reads.request_words import mark_of
+from controller.cli.reads.text import mark_of
 from projections.shown import lines as in_lines
 from projections.shown.json_types import CauseShape, ExplanationShape, StepShape
 from projections.words.explain import STEPS_FIRST

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.cli.arguments import absolute, moment, time
 from controller.cli.main import main
-from controller.cli.terminal.moments import absolute, moment, time
-from controller.cli.terminal.tables import Marked, harmless, painted, table
+from controller.cli.output import Marked, harmless, painted, table
 from tests.support.tools import ROOT
 
 NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))

@@ -67,7 +67,7 @@ async def test_a_slow_disk_leaves_the_loop_free_and_is_not_waited_for_again(disk
     assert WAIT_S < 0.1, "the loop is never held so long"
     flushing = asyncio.ensure_future(flusher.flush_alone())
     await asyncio.sleep(0)
-    assert not flushing.done(), "the loop is here while the disk is in progress"
+    assert not flushing.done(), "the loop is here while the disk is at work"
     disk.may_go_on.set()
     await flushing
     assert (disk.flushes, disk.flushed) == (1, 1)

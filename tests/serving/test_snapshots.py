@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from controller.cli.sources.folder import FolderSource
+from controller.cli.folder import FolderBackend
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapshot_offsets
@@ -36,7 +36,7 @@ def test_snapshots_are_taken_under_load_and_the_past_begins_there(tmp_path: Path
         brokers = server.get(f"/v1/brokers?at={at}")[1]
     records = check_log(server.data)
     (tmp_path / "data" / FOLDER).rename(tmp_path / "taken away")
-    with FolderSource(server.data) as source:
+    with FolderBackend(server.data) as source:
         again = source.topics(None, 1000, str(at))
         assert [one.name for one in again.topics] == [one["name"] for one in page["topics"]]
         assert [one.status for one in again.topics] == [one["status"] for one in page["topics"]]
