@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
@@ -27,17 +27,19 @@ class ContextError(BackendError):
     """An unknown context, or an invalid file of contexts."""
 
 
-class Context(NamedTuple):
+@dataclass(frozen=True)
+class Context:
     """The values of --http and --command-config."""
 
     http: str
     command_config: str | None = None
 
 
-class Contexts(NamedTuple):
+@dataclass(frozen=True)
+class Contexts:
     """All contexts by name, and the one in use."""
 
-    by_name: Mapping[str, Context] = {}
+    by_name: Mapping[str, Context] = field(default_factory=dict)
     current: str | None = None
 
     def named(self, name: str) -> Context:
@@ -60,23 +62,13 @@ def read() -> Contexts:
 
     from events.logs.log import read_text
 
-    class Entry(msgspec.Struct, forbid_unknown_fields=True):
-        http: str
-        command_config: str | None = None
-
-    class File(msgspec.Struct, forbid_unknown_fields=True):
-        contexts: dict[str, Entry]
-        current: str | None = None
-
     path = file()
     try:
-        found = msgspec.json.decode(read_text(path, FILE_BYTES_MAX), type=File)
+        return msgspec.json.decode(read_text(path, FILE_BYTES_MAX), type=Contexts)
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError, RecursionError) as error:
         raise ContextError(f"{path} is not a valid file of contexts: {error}") from None
-    by_name = {name: Context(one.http, one.command_config) for name, one in found.contexts.items()}
-    return Contexts(by_name, found.current)
 
 
 def write(contexts: Contexts) -> None:
@@ -85,8 +77,7 @@ def write(contexts: Contexts) -> None:
 
     path = file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    entries = {name: one._asdict() for name, one in sorted(contexts.by_name.items())}
-    content = msgspec.json.format(msgspec.json.encode({"contexts": entries, "current": contexts.current}))
+    content = msgspec.json.format(msgspec.json.encode(contexts))
     fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_bytes(content + b"\n")
     fresh.replace(path)

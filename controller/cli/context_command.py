@@ -68,7 +68,7 @@ def _list(options: argparse.Namespace) -> int:
     ]
     answer = {
         "current": contexts.current,
-        "contexts": {name: one._asdict() for name, one in sorted(contexts.by_name.items())},
+        "contexts": dict(sorted(contexts.by_name.items())),
     }
     header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
     show(

@@ -142,7 +142,7 @@ def table(
     """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are cut until
     the lines fit."""
     texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
-    widths = [max(map(cells, column)) for column in zip(header, *texts, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
     right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
     if width is not None:
         _fit(widths, width)
@@ -177,10 +177,10 @@ def cut(text: str, width: int) -> str:
     """Cut text to a width in terminal cells, marked with `…`."""
     from rich.cells import set_cell_size
 
-    return text if cells(text) <= width else set_cell_size(text, width - 1) + "…"
+    return text if width_of(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def cells(text: str) -> int:
+def width_of(text: str) -> int:
     """The width of text on a terminal: East Asian characters take two cells."""
     if text.isascii():
         return len(text)
@@ -191,7 +191,7 @@ def cells(text: str) -> int:
 
 def _cell(text: str, width: int, to_the_right: bool) -> str:
     fitting = cut(text, width)
-    blank = " " * (width - cells(fitting))
+    blank = " " * (width - width_of(fitting))
     return blank + fitting if to_the_right else fitting + blank
 
 

@@ -125,10 +125,10 @@ def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.Capture
     with closing(open_log(day)) as log:
         size, root = head_of(log)
         _, older = head_of(log, 123)
-    assert f"{size} events are those of its head; root {root.hex()}" in run(capsys, "verify", place)
+    assert f"{size} events match its head; root {root.hex()}" in run(capsys, "verify", place)
     head = {"log": CLUSTER_ID, "size": 123, "root": older.hex(), "at_ms": 0}
     (tmp_path / "head.json").write_text(json.dumps(head))
-    assert "its first 123 are those of the head that was kept" in run(
+    assert "its first 123 match the saved head" in run(
         capsys, "verify", place.as_uri(), "--head", tmp_path / "head.json"
     )
     (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
@@ -281,7 +281,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
         for offset in (100, 200):
             take_snapshot(log, offset)
         first, second = (log.path / "snapshots" / f"{offset:020}.snapshot" for offset in snapshot_offsets(log))
-    assert "events are those of its head" in run(capsys, "verify", folder)
+    assert "events match its head" in run(capsys, "verify", folder)
     content = first.read_bytes()
     first.write_bytes(content[:50] + b"?" + content[51:])
     assert "are not as they were written; it is made anew" in run(capsys, "verify", folder, code=1)

@@ -81,12 +81,12 @@ def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None
     config.write_text(GOOD)
     assert run("check", "--config", config) == (
         0,
-        "settings are sound: 1 given; policies: none; listeners: 1\n",
+        "settings are valid: 1 given; policies: none; listeners: 1\n",
         "",
     )
     config.write_text("num.io.threads=8\n")
     assert run("check", "--config", config)[1].startswith(
-        "ignored, as Kafka's brokers alone have them: num.io.threads\n"
+        "ignored, because only Kafka brokers use them: num.io.threads\n"
     )
     for text, says in BAD.items():
         config.write_text(text)
@@ -155,7 +155,7 @@ async def test_names_of_topics_and_contexts_are_completed(
     assert common.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log is there"
     assert completed("topicwright topics --context h", tmp_path) == ["here"]
     assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
-    (tmp_path / "config" / "topicwright" / "contexts.toml").write_text("nonsense")
+    (tmp_path / "config" / "topicwright" / "contexts.json").write_text("nonsense")
     assert common.context_names() == ()
 
 

@@ -260,7 +260,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     outcome = run("verify", stopped.folder, "--key", stopped.public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
-    assert "those of the head that was kept, 1 signed heads among them; root " in outcome.out
+    assert "those of the head that was kept, 1 signed heads; root " in outcome.out
     log = open_log(stopped.folder)
     log.note({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
     log.close()
@@ -276,7 +276,7 @@ def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: St
     assert run("backup", backup, "--data", stopped.folder).code == 0
     open_log(tmp_path / "empty").close()
     for what, key, code, says in (
-        (backup, stopped.public, 0, "1 signed heads among them"),
+        (backup, stopped.public, 0, "1 signed heads"),
         (backup, stranger, 1, "was not signed by that key"),
         (stopped.folder, stranger, 1, "was not signed by the key"),
         (tmp_path / "empty", stranger, 1, "no event of it keeps a head that was signed"),

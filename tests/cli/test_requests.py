@@ -31,7 +31,7 @@ def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Pa
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
     assert run("requests", "--limit", 1, "-o", "name", "--data", stopped).out.split() == ids[:1]
-    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("There are no such requests")
+    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("No request matches")
     gone = run("requests", "none", "--data", stopped)
     assert (gone.code, gone.out) == (1, "")
     assert "no request 'none' is in the log" in gone.err
@@ -118,7 +118,7 @@ def test_brokers_and_settings_are_shown_now_and_then(run: Run, stopped: Path) ->
     assert (nobody.code, nobody.out, nobody.err) == (
         1,
         "",
-        "topicwright: no broker 7 is registered; there are: 1,2,3\n",
+        "topicwright: broker 7 is not registered; registered are: 1,2,3\n",
     )
     settings = json.loads(run("settings", "num.*", "--json", "--data", stopped).out)
     assert settings["settings"] == {"num.partitions": "2"}

@@ -104,7 +104,7 @@ def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refus
     assert refused.out.endswith("(TOPIC_ALREADY_EXISTS, by validation:exists)\n")
     real = run("topic", "create", "new", "--data", stopped)
     assert (real.code, real.out) == (2, "")
-    assert "a stopped service creates nothing: --data goes with --dry-run" in real.err
+    assert "a stopped service creates nothing: --data needs --dry-run" in real.err
     odd = run("topic", "create", "new", "--dry-run", "--partitions", -7, "--data", stopped)
     assert odd.code == 1
     assert "num_partitions" in odd.out

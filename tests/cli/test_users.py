@@ -157,5 +157,5 @@ def test_a_port_where_nobody_listens_is_named_at_once(tmp_path: Path, capsys: py
     assert main(["users", "list", "--bootstrap", f"127.0.0.1:{port}"]) == 2
     seen = capsys.readouterr()
     assert seen.out == ""
-    assert f"topicwright: nobody answers at 127.0.0.1:{port}: " in seen.err
+    assert f"topicwright: no service at 127.0.0.1:{port}: " in seen.err
     assert "Connection refused" in seen.err

@@ -10,6 +10,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapshot_offsets
 from projections.queries.query import Query
+from projections.shown.json_types import TopicsShape
 from projections.store.refolding import Refold, state_keys
 from projections.store.store import TopicStore
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
@@ -36,8 +37,8 @@ def test_snapshots_are_taken_under_load_and_the_past_begins_there(tmp_path: Path
         brokers = server.get(f"/v1/brokers?at={at}")[1]
     records = check_log(server.data)
     (tmp_path / "data" / FOLDER).rename(tmp_path / "taken away")
-    with FolderBackend(server.data) as source:
-        again = source.topics(None, 1000, str(at))
+    with FolderBackend(server.data) as backend:
+        again = backend.get(TopicsShape, "/topics", limit=1000, at=at)
         assert [one.name for one in again.topics] == [one["name"] for one in page["topics"]]
         assert [one.status for one in again.topics] == [one["status"] for one in page["topics"]]
     assert brokers["as_of"]["offset"] == at
