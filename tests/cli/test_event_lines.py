@@ -32,8 +32,7 @@ def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
     lines = list(folded([stop, *moved, after]))
     assert [line.place for line in lines] == ["0", "1-100", "101"]
     assert lines[1].text == (
-        "100 partitions of 2 topics changed in 100 events; 33 leader changes (live brokers changed); "
-        "-o wide shows each"
+        "100 partitions of 2 topics changed in 100 events; 33 leader changes (live brokers changed); -o wide shows each"
     )
     assert lines[1].topic == "(2)"
 

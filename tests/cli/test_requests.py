@@ -124,4 +124,4 @@ def test_brokers_and_settings_are_shown_now_and_then(run: Run, stopped: Path) ->
     assert settings["settings"] == {"num.partitions": "2"}
     none = run("settings", "none", "--data", stopped)
     assert none.code == 1
-    assert "no setting 'none' decides here; there are: default.replication.factor" in none.err
+    assert "no setting matches 'none'; there are: default.replication.factor" in none.err

@@ -167,9 +167,7 @@ async def test_what_is_no_key_is_refused() -> None:
         for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
             headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
             reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
-            assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), (
-                key
-            )
+            assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), key
         headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
         await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
         await one.get("/v1/topics/t", 404)

@@ -63,7 +63,8 @@ def _shown_while_it_runs(service: Secured) -> list[str]:
     config = service.folder / "http.properties"
     config.write_text(f"token={service.token}\nssl.truststore.location={service.authority.file}\n")
     where = ["--http", f"https://{service.http}", "--command-config", str(config)]
-    shown = [service.read(path, service.bearer).decode() for path in ("/v1/events?limit=1000", "/metrics", "/v1/brokers")]
+    paths = ("/v1/events?limit=1000", "/metrics", "/v1/brokers")
+    shown = [service.read(path, service.bearer).decode() for path in paths]
     return [*shown, _run("events", "--json", *where)]
 
 

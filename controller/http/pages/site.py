@@ -182,9 +182,8 @@ def page(
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
         async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
             answer = await site.call(source, request, **given)
-            return await site.page(
-                request, template, **{"at": given.get("at")} | await context(site, request, answer, **given)
-            )
+            arguments: dict[str, Any] = {"at": given.get("at"), **await context(site, request, answer, **given)}
+            return await site.page(request, template, **arguments)
 
         kinds = {"request": HttpRequest, "site": NamedDependency[Site]}
         own = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]

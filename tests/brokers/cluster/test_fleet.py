@@ -141,7 +141,8 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
             )
             assert set(led) <= {1, 2}
             assert create(here, name, 2, 3) == (0, "")
-            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in seen(server, f"/v1/topics/{name}")["partitions"])
+            partitions = seen(server, f"/v1/topics/{name}")["partitions"]
+            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in partitions)
             assert all(sorted(one) == [1, 2] for one in replicas(there, name))
         finally:
             kafka.start_broker(3)

@@ -162,7 +162,7 @@ BAD_INPUT = (
     ("/brokers/x", 404, "unknown path"),
     ("/no/such/page", 404, "unknown path"),
     ("/events?type=Nothing", 400, "type:"),
-    ("/diff?from=", 200, "Name the earlier moment"),
+    ("/diff?from=", 200, "Give the earlier point in time"),
     ("/diff?from=soon", 400, "is not a valid point in time"),
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),

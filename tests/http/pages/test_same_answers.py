@@ -79,7 +79,7 @@ async def _answer(one: Service, run: Command, path: str, names: str, moment: obj
     given = "" if moment is None else urlencode({"from" if path == "diff" else "at": moment})
     address = f"/{path}{'&' if '?' in path else '?'}{given}".rstrip("?&")
     shown = Read(await page(one, address))
-    command = shlex.split(shown.text.rpartition("The same on the command line: topicwright ")[2])
+    command = shlex.split(shown.text.rpartition("On the command line: topicwright ")[2])
     answer, printed = await one.get(f"/v1{address}"), json.loads(await run(*command, "-o", "json"))
     shared = {name for name in answer if name in printed and not name.startswith("next")}
     assert len(shared) > 1, "a place to go on from is another each time; all else is the same"
