@@ -26,7 +26,7 @@ async def test_configs_say_where_they_come_from() -> None:
         assert made["configs"] == {"cleanup.policy": "compact"}
         assert "was ever created" in (await one.get("/v1/topics/none/configs", 404))["message"]
     async with service(authorizer=Half()) as one:
-        assert (await one.get("/v1/topics/open/configs", 403))["message"] == "topic 'open': DescribeConfigs is needed"
+        assert (await one.get("/v1/topics/open/configs", 403))["message"] == "DescribeConfigs on topic 'open' is needed"
 
 
 async def test_policies_in_force_and_whom_they_refused() -> None:

@@ -225,7 +225,7 @@ async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -
                 look.click("#create button")
                 look.shows("It would be created")
                 look.click("button.main")
-                look.shows("From asked to answered")
+                look.shows("From request to answer")
                 look.at("/topics/pay.made")
                 look.fill("[name=typed]", "pay.made")
                 look.click("button.danger")

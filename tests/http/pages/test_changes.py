@@ -72,7 +72,7 @@ async def test_a_topic_is_grown_changed_and_deleted() -> None:
         for fields, status, words in (
             ({"do": "grow", "num_partitions": "2"}, 400, "Invalid partitions"),
             ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
-            ({"do": "configs", "configs": " "}, 400, "body: one of configs and num_partitions"),
+            ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
             ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name, 't'"),
             ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
             ({"do": "polish"}, 400, "do: 'polish' is none of grow, configs, delete"),
@@ -138,7 +138,7 @@ async def test_who_may_see_little_is_shown_that_and_it_is_said(tmp_path: Path) -
             assert "secret" not in listed
             assert "Topics that you may not describe are left out" in listed
             topic = await page(one, "/topics/open.one")
-            assert "Where configs come from is for who may describe them" in topic
+            assert "To see configs, this user needs DescribeConfigs" in topic
             assert "Partitions, now" not in topic, "no form for what is not allowed"
             assert "Delete this topic" in topic
             assert "at_ms" not in topic, "when things happened is for who may describe the cluster"
