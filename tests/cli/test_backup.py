@@ -112,7 +112,7 @@ def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovere
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
     said = run(capsys, "backup", tmp_path / "archive", "--data", folder, code=2)
-    assert "is where the service archives: name another place for the backup" in said
+    assert "is the archive of the service: name another place" in said
     run(capsys, "recover", tmp_path / "archive", "--data", tmp_path / "again")
     with closing(open_log(tmp_path / "again")) as log:
         assert log.next_offset == manifests[-1].end
@@ -211,8 +211,8 @@ def _other_times(place: Path) -> None:
     ("change", "says"),
     [
         (_flip_index, "index is not as it was archived"),
-        (_other_index, "does not say what its events say, or has the index of others"),
-        (_other_times, "does not say what its events say, or has the index of others"),
+        (_other_index, "does not match its events"),
+        (_other_times, "does not match its events"),
         (_other_columns, "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
         (_unpacks_to_much, "has a group that unpacks to 16"),
@@ -302,7 +302,7 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     for place in (folder, folder / "snapshots" / ".." / "backup"):
         said = run(capsys, "backup", place, "--data", folder, code=2)
-        assert "is in the folder that is to be copied: name a place beside it" in said
+        assert "is inside the data folder: name a place outside it" in said
     run(capsys, "backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
@@ -346,7 +346,7 @@ def test_what_was_changed_is_not_recovered(
 
 
 WRONG = """
-recover {place} --data {day}                | is there, and not empty: name a folder to be made
+recover {place} --data {day}                | exists and is not empty: name a new folder
 recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
 recover {place} --data {new} --at 1999-01-01| has no event at that moment
 recover {new} --data {new}                  | holds no archive
@@ -375,7 +375,7 @@ def test_two_recover_to_one_folder_one_after_the_other(
     other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
-    assert "again is being made by another process: wait for it, or name another folder" in said
+    assert "again: wait for it, or name another folder" in said
     assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
     os.close(other)
     run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")

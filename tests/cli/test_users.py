@@ -118,7 +118,7 @@ def test_the_users_file(said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest
 WRONG = """
 add alice --file FILE               |        | the password is empty
 add a:b --file FILE                 | secret | the user name 'a:b' is not allowed
-add alice --token --data DIR        | secret | --token goes with --file
+add alice --token --data DIR        | secret | --token needs --file
 list --file FILE                    |        | cannot be read: No such file or directory
 list --data DIR                     |        | there is no folder
 add alice --bootstrap x:1 --command-config FILE | secret | --command-config

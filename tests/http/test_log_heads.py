@@ -128,7 +128,7 @@ async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) ->
         await one.create("t")
         other = HttpServer(one.api, one.fleet, one.query, one.metrics, sign=signer.signed)
         port = await other.start("127.0.0.1", 0)
-        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/log/head")).json())
+        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
         assert head.is_signed_by(signer.public_key)
         await other.stop()
         keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))

@@ -310,7 +310,7 @@ WRONG = """
 /v1/log/leaves?limit=1001          | 400 limit: Expected `int` <= 1000
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; this path takes none
 /metrics?x=1                    | 400 x: unknown query parameter; this path takes none
-/nothing/here                   | 404 unknown path; /openapi.json lists what there is
+/v1/nothing/here                | 404 unknown path; /openapi.json lists the paths of the API
 /v1/simulated/brokers              | 405 GET is not allowed here; allowed: OPTIONS, POST
 /v1/simulated/brokers/1/stop       | 405 GET is not allowed here; allowed: OPTIONS, POST
 """

@@ -249,7 +249,7 @@ def _several_voters(folder: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no metadata folder": (_no_partition, "is not a metadata folder: name the metadata.log.dir"),
     "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
-    "a broker's": (_of_a_broker, "is that of node 7, a broker; the controller is node 3000"),
+    "a broker's": (_of_a_broker, "belongs to node 7, a broker; the controller is node 3000"),
     "corrupt": (_flip, "the checksum of the batch at offset"),
     "cut": (_cut, "not a whole batch of format 2"),
     "gap": (_without_its_beginning, "begins at offset 500, and has no checkpoint of what is before it"),
@@ -310,7 +310,7 @@ def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: py
     arguments = ["adopt", "--from", str(source), "--data", str(tmp_path / "data")]
     assert main(arguments) == 2
     assert main([*arguments, "--cut-torn-tail"]) == 0
-    assert "bytes at the end of the log were left out" in capsys.readouterr().out
+    assert "bytes at the end of the log were dropped" in capsys.readouterr().out
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,9 +334,9 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
-    assert "is of cluster cluster, not of other" in capsys.readouterr().err
+    assert "belongs to cluster cluster, not to other" in capsys.readouterr().err
     assert main(["handback", "--to", str(back), "--data", data]) == 2
-    assert "holds no log" in capsys.readouterr().err
+    assert "contains no log" in capsys.readouterr().err
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     assert main(["adopt", "--from", str(source), "--data", data]) == 2
     assert "name an empty folder" in capsys.readouterr().err
@@ -347,7 +347,7 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     assert main(["handback", "--to", str(other), "--data", data]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main(["handback", "--to", str(other), "--data", data, "--replace"]) == 2
-    assert "is of cluster elsewhere, not of cluster" in capsys.readouterr().err
+    assert "belongs to cluster elsewhere, not to cluster" in capsys.readouterr().err
     _with(encode_record(ACL))(source)
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
     assert "is ahead, with epoch 1" in capsys.readouterr().err

@@ -73,9 +73,9 @@ async def test_a_topic_is_grown_changed_and_deleted() -> None:
             ({"do": "grow", "num_partitions": "2"}, 400, "Invalid partitions"),
             ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
             ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
-            ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name, 't'"),
+            ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name 't'"),
             ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
-            ({"do": "polish"}, 400, "do: 'polish' is none of grow, configs, delete"),
+            ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
         ):
             refused = await send(one, "/topics/t", status, **fields)
             assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"

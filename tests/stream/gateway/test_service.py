@@ -265,7 +265,7 @@ def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stre
     words = ("--set", "num.partitions=3")
     refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
     assert refused.returncode == 2
-    assert "num.partitions (--set) is for those who decide: give it to `topicwright worker`" in refused.stderr
+    assert "num.partitions (--set) decisions depend on it, so give it to `topicwright worker`" in refused.stderr
 
 
 def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
