@@ -134,7 +134,7 @@ def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopp
     said = outcome.err.splitlines()
     assert said[0].startswith("2 events of topic pay.t3, proved by a head of ")
     assert said[0].endswith("events, signed")
-    start = said[1].removeprefix("there are more: --from ")
+    start = said[1].removeprefix("more events exist: continue with --from ")
     rest = run("prove", "pay.t3", "--data", stopped.folder, "--from", start)
     assert len(json.loads(rest.out)["events"]) > 1
 
