@@ -18,9 +18,9 @@ import pytest
 from controller.cli.main import main
 from controller.cli.work.backup import MARK
 from events.codec import decode_event
-from events.logs.archive import stretch
+from events.logs.archive import segment
 from events.logs.archive.manifest import NOTED, history_of, noted
-from events.logs.archive.stretch import GROUP
+from events.logs.archive.segment import GROUP
 from events.logs.log import Commit, Entry
 from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
 from projections.store.tree import head_of

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from controller.cli.main import main
 from events.logs.archive.manifest import manifests_of
-from events.logs.archive.stretch import StretchFile
+from events.logs.archive.segment import StretchFile
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.ranges import Range
 from projections.replay.spark.columns import COLUMNS, arrow_schema

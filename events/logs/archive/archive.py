@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from events.logs.archive.index import StretchIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.place import ArchiveError, Place, open_place
-from events.logs.archive.stretch import StretchFile
+from events.logs.archive.segment import StretchFile
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged

@@ -36,7 +36,7 @@ from events.logs.archive.manifest import (
     write_writer,
 )
 from events.logs.archive.place import Place
-from events.logs.archive.stretch import ColumnMaker, pack_stretch
+from events.logs.archive.segment import ColumnMaker, pack_stretch
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]

@@ -88,7 +88,7 @@ def _decoded(
 def _archived(
     log: Look, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    from events.logs.archive.stretch import StretchFile
+    from events.logs.archive.segment import StretchFile
 
     schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
     for manifest in log.archive.stretches(start, end):

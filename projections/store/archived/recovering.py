@@ -18,7 +18,7 @@ from events.codec import EventDecodeError, decode_event
 from events.followed import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
 from events.logs.archive.place import ArchiveError, Place
-from events.logs.archive.stretch import StretchFile
+from events.logs.archive.segment import StretchFile
 from events.logs.log import EventLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
