@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from events.logs.archive.index import StretchIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.place import ArchiveError, Place, open_place
-from events.logs.archive.segment import StretchFile
+from events.logs.archive.segment import SegmentFile
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
@@ -140,10 +140,10 @@ class Archive:
         """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
 
-    def _file(self, manifest: Manifest) -> StretchFile:
-        return _files.get((self._own, manifest.start), lambda: StretchFile(manifest, self.content(manifest)))
+    def _file(self, manifest: Manifest) -> SegmentFile:
+        return _files.get((self._own, manifest.start), lambda: SegmentFile(manifest, self.content(manifest)))
 
-    def _group(self, file: StretchFile, group: int) -> list[bytes]:
+    def _group(self, file: SegmentFile, group: int) -> list[bytes]:
         return _groups.get((self._own, (file.manifest.start, group)), lambda: file.values(group))
 
     def _index(self, manifest: Manifest) -> StretchIndex:
@@ -201,6 +201,6 @@ class _Recent(Generic[_K, _V]):
                 del self._kept[key]
 
 
-_files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
+_files: _Recent[int, SegmentFile] = _Recent(FILES_KEPT)
 _groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
 _indexes: _Recent[str, Snapshot] = _Recent(INDEXES_KEPT)

@@ -159,7 +159,7 @@ def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, byt
     return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CANONICAL])
 
 
-class StretchFile:
+class SegmentFile:
     """The events of a stretch, for reading in any thread."""
 
     def __init__(self, manifest: Manifest, content: bytes) -> None:

@@ -18,7 +18,7 @@ from events.codec import EventDecodeError, decode_event
 from events.followed import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
 from events.logs.archive.place import ArchiveError, Place
-from events.logs.archive.segment import StretchFile
+from events.logs.archive.segment import SegmentFile
 from events.logs.log import EventLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -72,7 +72,7 @@ def recover(
 def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
     """The events of stretches, each proved by its manifest. Raises ArchiveError."""
     for manifest in manifests:
-        file = StretchFile(manifest, read_stored(place, manifest.events_name, manifest.events))
+        file = SegmentFile(manifest, read_stored(place, manifest.events_name, manifest.events))
         if root_over(file.each_value()).hex() != manifest.tree:
             raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events that were archived")
         for offset, value in enumerate(file.each_value(), manifest.start):  # again: they may be too many to hold
