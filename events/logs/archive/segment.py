@@ -47,7 +47,7 @@ class ColumnMaker(Protocol):
         ...
 
 
-class PackedStretch(NamedTuple):
+class PackedSegment(NamedTuple):
     """A stretch that is to be archived: its manifest, and the objects that this names."""
 
     manifest: Manifest
@@ -117,7 +117,7 @@ def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorde
 
 def pack_stretch(
     values: Iterator[tuple[int, bytes]], of: About, columns: ColumnMaker, rest: Callable[[], None]
-) -> PackedStretch:
+) -> PackedSegment:
     """Some events, at least one, made into the objects of a stretch. `rest` is called now and then, and may raise.
 
     Raises LogError, EventDecodeError.
@@ -149,7 +149,7 @@ def pack_stretch(
         events=Stored.of(events),
         index=Stored.of(index),
     )
-    return PackedStretch(manifest, events, index)
+    return PackedSegment(manifest, events, index)
 
 
 def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:
