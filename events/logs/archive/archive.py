@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, Generic, Protocol, TypeVar
 
-from events.logs.archive.index import StretchIndex
+from events.logs.archive.index import SegmentIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.place import ArchiveError, Place, open_place
 from events.logs.archive.segment import SegmentFile
@@ -146,8 +146,8 @@ class Archive:
     def _group(self, file: SegmentFile, group: int) -> list[bytes]:
         return _groups.get((self._own, (file.manifest.start, group)), lambda: file.values(group))
 
-    def _index(self, manifest: Manifest) -> StretchIndex:
-        return StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
+    def _index(self, manifest: Manifest) -> SegmentIndex:
+        return SegmentIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
 
     def _opened(self, name: str, stored: Stored) -> Snapshot:
         return _indexes.get((self._own, name), lambda: self._open(name, stored))

@@ -65,7 +65,7 @@ def packed(about: About, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
         return path.read_bytes()
 
 
-class StretchIndex:
+class SegmentIndex:
     """The index of a stretch, open for reading in any thread."""
 
     def __init__(self, file: Snapshot, start: int) -> None:
