@@ -115,7 +115,7 @@ def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorde
         yield batch
 
 
-def pack_stretch(
+def pack_segment(
     values: Iterator[tuple[int, bytes]], of: About, columns: ColumnMaker, rest: Callable[[], None]
 ) -> PackedSegment:
     """Some events, at least one, made into the objects of a stretch. `rest` is called now and then, and may raise.

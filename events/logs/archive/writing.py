@@ -36,7 +36,7 @@ from events.logs.archive.manifest import (
     write_writer,
 )
 from events.logs.archive.place import Place
-from events.logs.archive.segment import ColumnMaker, pack_stretch
+from events.logs.archive.segment import ColumnMaker, pack_segment
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]
@@ -104,7 +104,7 @@ class Archiver:
         root = self._root(self.next_offset, stop)
         if root is None:
             return None
-        packed = pack_stretch(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
+        packed = pack_segment(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
         if packed.manifest.tree != root.hex():
             raise LogCorrupted(
                 f"the log is damaged: events {self.next_offset} to {stop - 1} are not those that its tree was made "
