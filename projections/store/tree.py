@@ -179,7 +179,7 @@ def kept_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
     return (value for _, value in log.scan(HEAD + bytes((level,))))
 
 
-def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
+def segment_root(log: EventLog, start: int, end: int) -> bytes | None:
     """The root over the events from `start` on, below `end`, alone; None where the kept tree does not reach so far yet.
     That of a kept subtree is what was kept. Raises LogError."""
     count = end - start

@@ -22,7 +22,7 @@ from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.refolding import KEPT, Refold
-from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_head, kept_subtrees, root_over, stretch_root
+from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_head, kept_subtrees, root_over, segment_root
 
 READ_AT_ONCE = 8
 """Manifests are small: it is the way to the store that takes time."""
@@ -71,7 +71,7 @@ def _check_stretches(log: EventLog, archived: Iterable[Manifest]) -> None:
     for one in archived:
         if known.get(one.start, one) != one:
             raise LogCorrupted(f"its manifest of the stretch at {one.start} is not the archive's")
-        root = stretch_root(log, one.start, one.end) if one.end <= log.next_offset else None
+        root = segment_root(log, one.start, one.end) if one.end <= log.next_offset else None
         if root is not None and root.hex() != one.tree:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} are not those that were archived")
 
