@@ -94,7 +94,7 @@ class Archiving:
                 root,
                 self._rest,
                 known,
-                stretch_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
+                segment_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
             )
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")

@@ -55,14 +55,14 @@ class Archiver:
         root: Root,
         rest: Callable[[], None],
         known: Callable[[], list[Manifest]] = list,
-        stretch_events: int = STRETCH,
+        segment_events: int = STRETCH,
     ) -> None:
-        """`known` are the manifests that the log keeps of this archive; `stretch_events` is a power of two; `rest` is
+        """`known` are the manifests that the log keeps of this archive; `segment_events` is a power of two; `rest` is
         called between stretches of work, and may raise to end it."""
-        assert stretch_events.bit_count() == 1, "a stretch is a subtree"
+        assert segment_events.bit_count() == 1, "a stretch is a subtree"
         self._log, self._place, self._writer = log, place, writer
         self._columns, self._root, self._rest = columns, root, rest
-        self._known, self._stretch = known, stretch_events
+        self._known, self._stretch = known, segment_events
         self._about: About | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0

@@ -56,7 +56,7 @@ class Scan(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionScan, ...]
 
 
-def scan(topic: KafkaTopic, stretch_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
+def scan(topic: KafkaTopic, segment_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
     """Fold a topic up to where it ends now; `only` one of its partitions.
 
     Raises ReplayError: it cannot be reached, records are missing or cannot be read, or there is no such partition.
@@ -66,12 +66,12 @@ def scan(topic: KafkaTopic, stretch_events: int = STRETCH_EVENTS, only: int | No
         if only is not None and only not in now.ranges:
             raise ReplayError(f"{topic.text} has no partition {only}: it has {len(now.ranges)}, from 0 on")
         wanted = now.ranges if only is None else {only: now.ranges[only]}
-        scans = [_scan(kafka, topic, partition, *ends, stretch_events) for partition, ends in wanted.items()]
+        scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
     return Scan(now.cluster_id, tuple(scans))
 
 
 def _scan(
-    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, stretch_events: int
+    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, segment_events: int
 ) -> PartitionScan:
     check_begins(topic, partition, first)
     cluster: list[Stored] = []
@@ -84,7 +84,7 @@ def _scan(
             first_ms = recorded.at_ms if first_ms < 0 else first_ms
             if not hasattr(recorded.event, "topic"):
                 cluster.append((number, value))
-        if fold.next_event - start.next_event >= stretch_events:
+        if fold.next_event - start.next_event >= segment_events:
             stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
             start, first_ms = fold.position, -1
     if fold.next_event > start.next_event:

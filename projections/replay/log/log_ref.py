@@ -115,12 +115,12 @@ def _folder(text: str, partition: int = 0) -> LogRef:
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-def scanned(topic: KafkaTopic, only: int | None = None, stretch_events: int = STRETCH_EVENTS) -> KafkaRef:
+def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
     """A topic as it is now, or one of its partitions; tasks may begin at every stretch of so many events.
 
     Raises ReplayError.
     """
-    return KafkaRef(topic, scan(topic, min(stretch_events, STRETCH_EVENTS), only), only)
+    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
 
 
 @contextmanager

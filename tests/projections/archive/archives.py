@@ -67,7 +67,7 @@ def archiver(
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
         known=list if backup else lambda: list(manifests_of(log)),
-        stretch_events=stretch,
+        segment_events=stretch,
     )
 
 

@@ -369,7 +369,7 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
             lambda: Columns(tuple(COLUMNS)),
             partial(segment_root, log),
             stop,
-            stretch_events=STRETCH,
+            segment_events=STRETCH,
         )
         with pytest.raises(Died):
             at_work.step()

@@ -73,7 +73,7 @@ def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) ->
 def test_the_events_are_those_of_data_directories(
     spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, stretch: int
 ) -> None:
-    ref = scanned(in_kafka.topic, stretch_events=stretch)
+    ref = scanned(in_kafka.topic, segment_events=stretch)
     assert {one.partition: one.end for one in ref.scan.partitions} == {n: len(part) for n, part in enumerate(parts)}
     frame = events_frame(spark, ref, range_events=stretch)
     assert frame.rdd.getNumPartitions() >= sum(max(1, len(part) // (2 * stretch)) for part in parts)
@@ -119,7 +119,7 @@ def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: Kafk
 
 
 def test_a_time_is_found_in_each_partition(in_kafka: KafkaRef, parts: Parts) -> None:
-    ref = scanned(in_kafka.topic, stretch_events=11)
+    ref = scanned(in_kafka.topic, segment_events=11)
     for record in parts[0][:: len(parts[0]) // 7]:
         wanted = {n: sum(one.at_ms <= record.at_ms for one in part) for n, part in enumerate(parts)}
         assert ends_of(ref, f"{record.at_ms}ms") == wanted
