@@ -38,7 +38,7 @@ def check_tree(log: EventLog, base: Base, place: Place) -> None:
         if log.next_offset != base.offset or log.start_offset != base.start:
             raise LogCorrupted(f"it holds the events from {log.start_offset} to {log.next_offset - 1}")
         _check_own(log)
-        _check_stretches(log, manifests)
+        _check_segments(log, manifests)
     except (LogCorrupted, msgspec.DecodeError) as error:
         raise ArchiveDamaged(f"{place.url}: {base.name} is not what the log came to: {error}") from None
 
@@ -66,7 +66,7 @@ def _level(log: EventLog, level: int, size: int) -> list[bytes]:
     return found
 
 
-def _check_stretches(log: EventLog, archived: Iterable[Manifest]) -> None:
+def _check_segments(log: EventLog, archived: Iterable[Manifest]) -> None:
     known = {one.start: one for one in manifests_of(log)}
     for one in archived:
         if known.get(one.start, one) != one:
