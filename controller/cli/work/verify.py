@@ -187,7 +187,7 @@ def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
 def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
     try:
         from controller.cli.work.verify_bases import wrong_bases
-        from controller.cli.work.verify_stretches import each_event
+        from controller.cli.work.verify_segments import each_event
         from events.logs.archive.base import offsets_of_bases
         from events.logs.archive.manifest import read_chain
         from projections.store.archived.recovering import archived
