@@ -278,7 +278,7 @@ SETTINGS: tuple[Setting, ...] = (
         "log.archive.interval.events",
         _INT,
         "65536",
-        "Every so many events a stretch of the log is closed, and archived: a power of two, other numbers count as the "
+        "Every so many events a segment of the log is closed, and archived: a power of two, other numbers count as the "
         "one below. Smaller stretches are archived sooner, and take more room.",
         Between(256, 1 << 20),
     ),

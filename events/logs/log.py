@@ -229,7 +229,7 @@ class EventLog(Protocol):
         ...
 
     def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
-        """State keys that are in the archive alone: those of the requests that began before an offset, of one stretch
+        """State keys that are in the archive alone: those of the requests that began before an offset, of one segment
         after another with its start, the newest first. None without an archive."""
         ...
 

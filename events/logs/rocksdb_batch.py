@@ -2,7 +2,7 @@
 and what drops the oldest events once they are archived.
 
 They are dropped in two steps. First, in one write, the events go, and from then on their offsets are read from the
-archive (`drop`). Then, a stretch at a time, what the index has of them goes (`forget`), which nobody reads any more by
+archive (`drop`). Then, a segment at a time, what the index has of them goes (`forget`), which nobody reads any more by
 then. A few events stay, under keys of their own: those before a snapshot's offset, by which it is known to be one of
 this log.
 """

@@ -8,7 +8,7 @@ Keys, of the log's state; INVERTED is the offset of a request's first event, inv
 A request has one `h` key however many topics it names, of which it keeps the first few and counts the others, and an
 `f` key for each different value; the key keeps its first characters, so who finds a request by one looks at the request
 too. Refusals that were only counted (`AsksRefused`) have an entry for each event.
-Earlier releases wrote no such keys: their requests are found by id alone. When the events of a stretch are dropped, the
+Earlier releases wrote no such keys: their requests are found by id alone. When the events of a segment are dropped, the
 keys of the requests that began in it go to the archive: `events.logs.archive`.
 """
 
@@ -126,9 +126,9 @@ class RequestIndex:
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
     key = REQUEST + inverted(first)
-    value = log.get(key)  # there, too, if it changed after its stretch went to the archive
+    value = log.get(key)  # there, too, if it changed after its segment went to the archive
     if value is None and first < noted(log).forgotten:
-        value = next((pairs.get(key) for stretch, pairs in log.older_requests(first + 1) if stretch <= first), None)
+        value = next((pairs.get(key) for segment, pairs in log.older_requests(first + 1) if segment <= first), None)
     return None if value is None else _decode(value)
 
 

@@ -230,7 +230,7 @@ def test_verify_finds_what_was_changed_in_a_backup(
     change: Callable[[Path], None],
     says: str,
 ) -> None:
-    monkeypatch.setattr(stretch, "UNPACKED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(segment, "UNPACKED_BYTES_MAX", 1 << 20)
     run(capsys, "backup", tmp_path / "backup", "--data", day)
     change(tmp_path / "backup")
     assert says in run(capsys, "verify", tmp_path / "backup", code=1)

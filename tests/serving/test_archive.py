@@ -37,7 +37,7 @@ def figure(server: Serving, name: str) -> int:
 
 
 def check_archive(data: Path) -> RocksDbLog:
-    """Every stretch is there once, none is missing, and all events are what the log's tree was made over; the log."""
+    """Every segment is there once, none is missing, and all events are what the log's tree was made over; the log."""
     log = open_any(data)
     manifests = list(manifests_of(log))
     assert [one.start for one in manifests] == [256 * number for number in range(len(manifests))]

@@ -1,6 +1,6 @@
 """`topicwright backup`: a log copied beside its service; and `recover`: a data folder of it, of any moment.
 
-A backup is an archive whose last stretch may be short: a second run adds what is new since. What is recovered is made
+A backup is an archive whose last segment may be short: a second run adds what is new since. What is recovered is made
 beside the folder that is named, which it becomes once it is whole.
 
 Exit codes: 0 done; 2 wrong usage, or something is wrong with the log, the store or what is in it.

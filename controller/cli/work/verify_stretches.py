@@ -1,6 +1,6 @@
 """`topicwright verify URL`, of the stretches of an archive: are manifests, indexes and requests those of the events?
 
-The events of a stretch are held against the tree that its manifest names, as they are read. All else that it says is
+The events of a segment are held against the tree that its manifest names, as they are read. All else that it says is
 made anew of them: who can write to the place can write a manifest and an index that fit each other.
 """
 
@@ -21,7 +21,7 @@ from projections.store.archived.recovering import archived
 
 
 def each_event(place: Place, manifests: Sequence[Manifest], findings: Findings) -> Iterator[tuple[Recorded, bytes]]:
-    """The events of an archive; what else of a stretch is wrong is found when its last event was taken. Raises
+    """The events of an archive; what else of a segment is wrong is found when its last event was taken. Raises
     ArchiveError."""
     events = archived(place, manifests)
     for manifest in manifests:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from events.logs.archive.manifest import Manifest
 
 LOOK_S = 1.0
-"""How often it is seen whether a stretch is closed."""
+"""How often it is seen whether a segment is closed."""
 LOOK_AT_OTHERS_S = 10.0
 """How often it is seen whether another process has archived one."""
 AGAIN_S = 10.0

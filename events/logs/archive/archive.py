@@ -124,7 +124,7 @@ class Archive:
         return known[first : bisect_right(starts, end - 1)]
 
     def content(self, manifest: Manifest) -> bytes:
-        """The Parquet of a stretch, as it was archived. Raises ArchiveError."""
+        """The Parquet of a segment, as it was archived. Raises ArchiveError."""
         return self._fetched(manifest.events_name, manifest.events)
 
     def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
@@ -137,7 +137,7 @@ class Archive:
                 yield manifest, self._opened(name, stored)
 
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
-        """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
+        """All that the index of a segment has: the keys of names, with their runs. Raises ArchiveError."""
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
 
     def _file(self, manifest: Manifest) -> SegmentFile:

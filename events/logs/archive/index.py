@@ -1,10 +1,10 @@
-"""Where the topics and requests of an archived stretch are: what the log's index had of it.
+"""Where the topics and requests of an archived segment are: what the log's index had of it.
 
 A file as snapshots are (`events.logs.snapshot_file`): names in order, in blocks with checksums, so that one name is
 found without reading the others.
 
     t SHARD_KEY NUL, r REQUEST_ID NUL     the runs of events under it: MessagePack of [gap, length, gap, length …], the
-                                          gaps counted from the stretch's start and from the end of the run before
+                                          gaps counted from the segment's start and from the end of the run before
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _decode = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class IndexBuilder:
-    """Takes the events of a stretch in order."""
+    """Takes the events of a segment in order."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -66,7 +66,7 @@ def packed(about: About, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class SegmentIndex:
-    """The index of a stretch, open for reading in any thread."""
+    """The index of a segment, open for reading in any thread."""
 
     def __init__(self, file: Snapshot, start: int) -> None:
         self._file = file

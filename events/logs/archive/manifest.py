@@ -2,18 +2,18 @@
 
     archive.json                 of which log it is (`About`), and by whom it is written (`Writer`)
     writer.json
-    manifests/START.json         one for each stretch (`Manifest`); a stretch without one is not there
-    events/START-HASH.parquet    its events (`stretch`)
+    manifests/START.json         one for each segment (`Manifest`); a segment without one is not there
+    events/START-HASH.parquet    its events (`segment`)
     index/START-HASH.index       where its topics and requests are (`index`)
-    requests/START-HASH.index    written when the stretch is dropped: its requests in short, as the log's state had them
+    requests/START-HASH.index    written when the segment is dropped: its requests in short, as the log's state had them
 
 A manifest is written last, when all that it names is there; names have a hash of the content, so nobody overwrites
-anything but with the same. So each stretch is there once, whenever who archives dies.
+anything but with the same. So each segment is there once, whenever who archives dies.
 
 The log keeps each manifest beside its events, as state keys:
     p                            where the archive is (`Noted`)
-    p START                      the manifest of a stretch (eight bytes)
-    p START r                    of a dropped stretch: the object with its requests (`Stored`)
+    p START                      the manifest of a segment (eight bytes)
+    p START r                    of a dropped segment: the object with its requests (`Stored`)
 What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
 """
 
@@ -33,7 +33,7 @@ from events.logs.log import EventLog, LogCorrupted, StateKeys
 
 FORMAT: Final = 1
 STRETCH: Final = 1 << 16
-"""So many events a stretch has: one subtree of the log's Merkle tree."""
+"""So many events a segment has: one subtree of the log's Merkle tree."""
 NOTED: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
@@ -72,7 +72,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch: the events from `start` up to but not including `end`. `tree` is the root of the Merkle tree over
+    """A segment: the events from `start` up to but not including `end`. `tree` is the root of the Merkle tree over
     them alone, `event_bytes` what they take in the log."""
 
     cluster_id: Name
@@ -167,7 +167,7 @@ def write_writer(place: Place, writer: Writer) -> None:
 
 
 def write_manifest(place: Place, manifest: Manifest) -> None:
-    """Make a stretch part of the archive. Raises ArchiveError."""
+    """Make a segment part of the archive. Raises ArchiveError."""
     write_object(place, manifest.name, manifest)
 
 
@@ -178,7 +178,7 @@ def starts_in(place: Place) -> list[int]:
 
 
 def read_manifest(place: Place, start: int) -> Manifest:
-    """The manifest of the stretch that begins at an offset. Raises ArchiveError."""
+    """The manifest of the segment that begins at an offset. Raises ArchiveError."""
     found = find_manifest(place, start)
     if found is None:
         name = f"{_MANIFESTS}/{start:020}.json"
@@ -207,7 +207,7 @@ def read_chain(place: Place) -> tuple[About, list[Manifest]]:
     for start in starts_in(place):
         one, end = read_manifest(place, start), manifests[-1].end if manifests else 0
         if one.start != end:
-            raise ArchiveDamaged(f"{place.url} lacks the stretch from offset {end} on: restore it from a copy")
+            raise ArchiveDamaged(f"{place.url} lacks the segment from offset {end} on: restore it from a copy")
         if (one.cluster_id, one.history) != (about.cluster_id, about.history):
             raise ArchiveDamaged(f"{place.url}: {one.name} is of another log: it was changed")
         manifests.append(one)
@@ -259,7 +259,7 @@ def note(what: Noted) -> dict[bytes, bytes]:
 
 
 def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
-    """The state key that keeps the manifest of a stretch."""
+    """The state key that keeps the manifest of a segment."""
     return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
 
 
@@ -276,12 +276,12 @@ def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
 
 
 def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
-    """The state key that keeps which object has the requests of a stretch."""
+    """The state key that keeps which object has the requests of a segment."""
     return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
 
 
 def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
-    """The object with the requests of a stretch; None while the log's own state has them. Raises LogError."""
+    """The object with the requests of a segment; None while the log's own state has them. Raises LogError."""
     value = log.get(_key(manifest.start) + _REQUESTS)
     return _decoded(value, Stored) if value else None
 

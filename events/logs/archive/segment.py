@@ -1,4 +1,4 @@
-"""The events of an archived stretch, as Parquet: columns for SQL, as an export has them, and `canonical`, the bytes of
+"""The events of an archived segment, as Parquet: columns for SQL, as an export has them, and `canonical`, the bytes of
 an event where the column `value`, which shows no secrets, has others.
 
 Rows are in the order of offsets, in groups of so many each: who wants some events unpacks one group and two columns.
@@ -48,7 +48,7 @@ class ColumnMaker(Protocol):
 
 
 class PackedSegment(NamedTuple):
-    """A stretch that is to be archived: its manifest, and the objects that this names."""
+    """A segment that is to be archived: its manifest, and the objects that this names."""
 
     manifest: Manifest
     events: bytes
@@ -80,7 +80,7 @@ class _Packing:
         """The events, the index, and the root over the events."""
         if self._group:
             self._write_group()
-        assert self._writer is not None, "a stretch has events"
+        assert self._writer is not None, "a segment has events"
         self._writer.close()
         index = self._index.content(cluster_id, last_event)
         return self._sink.getvalue().to_pybytes(), index, self._frontier.root()
@@ -118,7 +118,7 @@ def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorde
 def pack_segment(
     values: Iterator[tuple[int, bytes]], of: About, columns: ColumnMaker, rest: Callable[[], None]
 ) -> PackedSegment:
-    """Some events, at least one, made into the objects of a stretch. `rest` is called now and then, and may raise.
+    """Some events, at least one, made into the objects of a segment. `rest` is called now and then, and may raise.
 
     Raises LogError, EventDecodeError.
     """
@@ -133,8 +133,8 @@ def pack_segment(
         size += sum(len(value) for _, value in batch)
         last, last_value = batch[-1]
         rest()
-    assert packing is not None, "a stretch has events"
-    assert first is not None, "a stretch has events"
+    assert packing is not None, "a segment has events"
+    assert first is not None, "a segment has events"
     events, index, root = packing.done(of.cluster_id, last_value)
     manifest = Manifest(
         cluster_id=of.cluster_id,
@@ -160,7 +160,7 @@ def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, byt
 
 
 class SegmentFile:
-    """The events of a stretch, for reading in any thread."""
+    """The events of a segment, for reading in any thread."""
 
     def __init__(self, manifest: Manifest, content: bytes) -> None:
         """Raises ArchiveDamaged."""

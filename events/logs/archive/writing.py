@@ -1,13 +1,13 @@
-"""Archiving a log: one closed stretch after another, each once.
+"""Archiving a log: one closed segment after another, each once.
 
-Method. `step` archives the next stretch, in a thread of its own: the events are read from the log, made into columns,
-and held against the log's own Merkle tree; then their objects are written, and last the manifest, by which the stretch
+Method. `step` archives the next segment, in a thread of its own: the events are read from the log, made into columns,
+and held against the log's own Merkle tree; then their objects are written, and last the manifest, by which the segment
 is part of the archive. What the log keeps of it (`note_manifest`) is for whoever writes the log to write, after that.
 Whatever dies, and wherever: at the next start the manifests that are there and that the log does not know are taken
 over, where their trees are the log's own.
 
 Two services that archive to one place are found: each says at its start that it is who archives there, and looks
-before each manifest whether it still is. The later one goes on. A stretch that both write is the same to the byte, or
+before each manifest whether it still is. The later one goes on. A segment that both write is the same to the byte, or
 it is not of the same history, which the tree tells.
 
 What it does not do: write to the log, wait, or try again.
@@ -40,7 +40,7 @@ from events.logs.archive.segment import ColumnMaker, pack_segment
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]
-"""The root of the log's tree over the events of a stretch alone; None where the tree does not reach so far yet."""
+"""The root of the log's tree over the events of a segment alone; None where the tree does not reach so far yet."""
 
 
 class Archiver:
@@ -59,14 +59,14 @@ class Archiver:
     ) -> None:
         """`known` are the manifests that the log keeps of this archive; `segment_events` is a power of two; `rest` is
         called between stretches of work, and may raise to end it."""
-        assert segment_events.bit_count() == 1, "a stretch is a subtree"
+        assert segment_events.bit_count() == 1, "a segment is a subtree"
         self._log, self._place, self._writer = log, place, writer
         self._columns, self._root, self._rest = columns, root, rest
         self._known, self._stretch = known, segment_events
         self._about: About | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
-        """Where the next stretch begins."""
+        """Where the next segment begins."""
         self.begins_anew = False
         """Whether the log has archived before, to another place or to one that was emptied, which it is to forget."""
 
@@ -75,7 +75,7 @@ class Archiver:
         self._about = None
 
     def step(self, end: int | None = None) -> Manifest | None:
-        """Archive the next stretch, or take over one that is there already; None where none is closed yet. With `end`
+        """Archive the next segment, or take over one that is there already; None where none is closed yet. With `end`
         the last one may be shorter: it ends there.
 
         Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
@@ -148,19 +148,19 @@ class Archiver:
         missing = {one.start for one in known} - set(starts)
         if missing:
             raise ArchiveDamaged(
-                f"{self._place.url} lacks the stretch from offset {min(missing)} on, which was archived: restore it "
+                f"{self._place.url} lacks the segment from offset {min(missing)} on, which was archived: restore it "
                 "from a copy of the archive"
             )
         if known and read_manifest(self._place, known[-1].start) != known[-1]:
             raise ArchiveDamaged(
-                f"{self._place.url}: the manifest of the stretch from offset {known[-1].start} on was changed: restore "
+                f"{self._place.url}: the manifest of the segment from offset {known[-1].start} on was changed: restore "
                 "it from a copy of the archive"
             )
 
     def _taken_over(self, about: About, start: int) -> Manifest:
         manifest = read_manifest(self._place, start)
         if start != self.next_offset:
-            raise ArchiveDamaged(f"{self._place.url} lacks the stretch from offset {self.next_offset} on")
+            raise ArchiveDamaged(f"{self._place.url} lacks the segment from offset {self.next_offset} on")
         root = self._root(start, manifest.end) if manifest.end <= self._log.durable_offset else None
         _check_same(self._place, about, manifest, root)
         self.next_offset = manifest.end
@@ -192,7 +192,7 @@ class Taking:
         self._about = None
 
     def step(self) -> Manifest | None:
-        """Take over the next stretch, once its requests are there too, which the other lets go first; None until then.
+        """Take over the next segment, once its requests are there too, which the other lets go first; None until then.
 
         Raises ArchiveError, LogError; ArchiveForeign where it has other events than the log."""
         log, place = self._log, self._place
@@ -216,7 +216,7 @@ class Taking:
 
 
 def _check_same(place: Place, about: About, manifest: Manifest, root: bytes | None) -> None:
-    """Raise ArchiveForeign for a stretch of other events than the log's, which have this root."""
+    """Raise ArchiveForeign for a segment of other events than the log's, which have this root."""
     _check_about(place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
     if root is None or root.hex() != manifest.tree:
         raise ArchiveForeign(

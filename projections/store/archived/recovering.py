@@ -1,7 +1,7 @@
 """A log made anew of its archive: every event as it was, and the state and indexes that follow from them.
 
-Nothing of the archive is trusted: each file must have the hash that its manifest says, each stretch the tree, and
-stretch must follow stretch from the first event on. Events are recorded as whoever decided them recorded them, so the
+Nothing of the archive is trusted: each file must have the hash that its manifest says, each segment the tree, and
+segment must follow segment from the first event on. Events are recorded as whoever decided them recorded them, so the
 log is what it was, but for where commits ended.
 
 What it does not do: bring back what else follows from events for real brokers (the metadata log), which is not in an

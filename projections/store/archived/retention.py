@@ -5,7 +5,7 @@ of every moment since, needs none of them. What goes stays readable: the log rea
 all time, the snapshots with an event each, the Merkle tree's subtrees, and the index of births: together a few bytes an
 event.
 
-First the events go, in one write (`drop`). Then, a stretch at a time, the requests that began in it go to the archive
+First the events go, in one write (`drop`). Then, a segment at a time, the requests that began in it go to the archive
 (`Leaving.archive`, `Leaving.forget`), and in slices what the indexes have of it (`slices`). How far that is the log
 keeps (`Noted`), so who dies in between goes on.
 
@@ -87,7 +87,7 @@ def drop(log: DroppingLog, manifests: Sequence[Manifest], now_ms: int, kept_ms: 
 
 
 class Leaving:
-    """The oldest stretch that was dropped and is in the log's indexes yet. What `archive` does may be done in another
+    """The oldest segment that was dropped and is in the log's indexes yet. What `archive` does may be done in another
     thread, all else is done on the one that writes. All raise LogError."""
 
     def __init__(self, log: DroppingLog, manifest: Manifest) -> None:
@@ -123,7 +123,7 @@ class Leaving:
         name = self.manifest.find_requests(place)
         content = None if name is None else place.read(name)
         if content is None:
-            raise ArchiveAway(f"{place.url} has no requests of the stretch from offset {self.manifest.start} on yet")
+            raise ArchiveAway(f"{place.url} has no requests of the segment from offset {self.manifest.start} on yet")
         stored = Stored.of(content)
         if self.manifest.requests_name(stored) != name:
             raise ArchiveDamaged(f"{place.url}: {name} is not what was put there: restore it from a copy")
@@ -136,7 +136,7 @@ class Leaving:
 
     def slices(self, runs: Iterable[Run]) -> Iterator[Callable[[], None]]:
         """What takes all of it out of the indexes, in pieces of about `EVENTS_PER_SLICE` events; `runs` are those of
-        the stretch's index."""
+        the segment's index."""
         for some in _slices(runs):
             yield partial(self._log.forget, some)
         keys = iter(self._keys)

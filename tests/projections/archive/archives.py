@@ -56,7 +56,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 
 def archiver(
-    log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH, *, backup: bool = False
+    log: EventLog, place: Place, writer: Writer = WRITER, segment: int = STRETCH, *, backup: bool = False
 ) -> Archiver:
     """An archiver of a log, in small stretches; one for a `backup` goes by the place alone."""
     return Archiver(
@@ -67,7 +67,7 @@ def archiver(
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
         known=list if backup else lambda: list(manifests_of(log)),
-        segment_events=stretch,
+        segment_events=segment,
     )
 
 

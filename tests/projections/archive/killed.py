@@ -175,8 +175,8 @@ def check(folder: Path, story: list[bytes], durable: int, died: int) -> int:
 
 
 def _check_archive(folder: Path, story: list[bytes], died: int) -> None:
-    """Every stretch is there once, none is missing, and all of it is what was written. Who dies before a manifest
-    leaves a file that is no part of it: who goes on writes the same, or, of a backup's last stretch, a longer one."""
+    """Every segment is there once, none is missing, and all of it is what was written. Who dies before a manifest
+    leaves a file that is no part of it: who goes on writes the same, or, of a backup's last segment, a longer one."""
     place = Folder(folder)
     chain = read_chain(place)[1]
     values = [value for _, value in archived(place, chain)]

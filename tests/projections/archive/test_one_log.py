@@ -173,7 +173,7 @@ def test_nothing_goes_without_an_archive_or_before_a_snapshot(folder: Path, tmp_
         assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
         assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
         assert retention.drop(log, manifests, 10**15, 0, -1)
-        assert log.start_offset == STRETCH, "the snapshot stands in the second stretch"
+        assert log.start_offset == STRETCH, "the snapshot stands in the second segment"
         assert not retention.drop(log, manifests, 10**15, 0, 0)
 
 
@@ -226,7 +226,7 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
 
 
 def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
-    """Some of the steps by which a stretch leaves the indexes; those that were done are done again, as after death."""
+    """Some of the steps by which a segment leaves the indexes; those that were done are done again, as after death."""
     leaving = retention.Leaving.next(log, manifests_of(log))
     assert leaving is not None
     assert leaving.manifest == manifest

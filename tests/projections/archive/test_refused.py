@@ -86,14 +86,14 @@ def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Pat
         archive_all(log, place)
         last = sorted((place / "manifests").iterdir())[-1]
         last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
-        with pytest.raises(ArchiveDamaged, match=r"the manifest of the stretch from offset .* was changed"):
+        with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
             archiver(log, Folder(place)).step()
         for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
             last.write_bytes(content)
             with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
                 archiver(log, Folder(place)).step()
         last.unlink()
-        with pytest.raises(ArchiveDamaged, match=r"lacks the stretch from offset"):
+        with pytest.raises(ArchiveDamaged, match=r"lacks the segment from offset"):
             archiver(log, Folder(place)).step()
 
 
@@ -182,7 +182,7 @@ def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Pat
 
 
 def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
-    """With a power cut, after the new place has its first stretch."""
+    """With a power cut, after the new place has its first segment."""
     with closing(open_log(folder)) as log:
         before = archive_all(log, tmp_path / "archive")
         assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
