@@ -270,7 +270,7 @@ SETTINGS: tuple[Setting, ...] = (
         "log.archive.url",
         _STRING,
         None,
-        "Where closed stretches of the log are archived, as Parquet: see docs/history.md. Credentials of a store come "
+        "Where closed segments of the log are archived, as Parquet: see docs/history.md. Credentials of a store come "
         "from the environment. Without one nothing is archived, and nothing dropped.",
         form="a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
     ),
@@ -279,7 +279,7 @@ SETTINGS: tuple[Setting, ...] = (
         _INT,
         "65536",
         "Every so many events a segment of the log is closed, and archived: a power of two, other numbers count as the "
-        "one below. Smaller stretches are archived sooner, and take more room.",
+        "one below. Smaller segments are archived sooner, and take more room.",
         Between(256, 1 << 20),
     ),
     Setting(

@@ -169,7 +169,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """What is not what the events lead to, which are as they should be: snapshots, the state, and of stretches that are
+    """What is not what the events lead to, which are as they should be: snapshots, the state, and of segments that are
     in the archive alone their requests. Raises LogError."""
     refold = Refold(log, lambda: None, from_scratch=True)
     yield from wrong_snapshots(log, part, refold)

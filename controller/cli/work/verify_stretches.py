@@ -1,4 +1,4 @@
-"""`topicwright verify URL`, of the stretches of an archive: are manifests, indexes and requests those of the events?
+"""`topicwright verify URL`, of the segments of an archive: are manifests, indexes and requests those of the events?
 
 The events of a segment are held against the tree that its manifest names, as they are read. All else that it says is
 made anew of them: who can write to the place can write a manifest and an index that fit each other.

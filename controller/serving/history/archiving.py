@@ -1,4 +1,4 @@
-"""Archiving beside deciding: closed stretches of the log go to where `log.archive.url` says, and what is archived and
+"""Archiving beside deciding: closed segments of the log go to where `log.archive.url` says, and what is archived and
 old goes from the data folder. Of a log that another process archives only the latter is done here.
 
 Reading, packing and talking to the store are done in a thread of their own, with rests; what the log keeps of it is

@@ -1,6 +1,6 @@
 """Reading what a log has archived: its older events and where they are, as the log itself has its newer ones.
 
-Method. Which stretches there are the log says (`manifests_of`); an object that has not the hash that the log kept does
+Method. Which segments there are the log says (`manifests_of`); an object that has not the hash that the log kept does
 not pass. Objects are fetched whole: some of the events are kept in memory, and the indexes, which a question about a
 topic looks through, in files, up to bounds that all logs of the process share. Each is read in any thread, and nobody
 waits for anybody: two that want the same at once may both fetch it.
@@ -53,7 +53,7 @@ class Archive:
         self._log = log
         self._place: Place | None = None
         self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
-        """The stretches that were seen so far, and where each starts: replaced as one, since any thread may look."""
+        """The segments that were seen so far, and where each starts: replaced as one, since any thread may look."""
         self._own = object()
         """Whose is what is kept."""
         self.fetched = 0
@@ -66,7 +66,7 @@ class Archive:
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
-        for manifest in self.stretches(start, end):
+        for manifest in self.segments(start, end):
             file = self._file(manifest)
             for group in file.groups(start, end):
                 first = file.first_of(group)
@@ -78,14 +78,14 @@ class Archive:
         """The events at some offsets, in the order asked for. Raises ArchiveError."""
         found = []
         for offset in offsets:
-            file = self._file(self.stretches(offset, offset + 1)[0])
+            file = self._file(self.segments(offset, offset + 1)[0])
             (group,) = file.groups(offset, offset + 1)
             found.append(self._group(file, group)[offset - file.first_of(group)])
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
         """The runs of events under a name of the index, from `start` on, below `end`. Raises ArchiveError."""
-        for manifest in self.stretches(start, end):
+        for manifest in self.segments(start, end):
             for run in self._index(manifest).runs(prefix):
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
@@ -94,7 +94,7 @@ class Archive:
         """The newest archived event before `end` under each of some names; those that have none are left out. Raises
         ArchiveError."""
         found: dict[bytes, int] = {}
-        for manifest in reversed(self.stretches(0, min(end, self._log.start_offset))):
+        for manifest in reversed(self.segments(0, min(end, self._log.start_offset))):
             if len(found) == len(prefixes):
                 break
             for key, runs in self._index(manifest).each():
@@ -105,11 +105,11 @@ class Archive:
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
         """The names of one kind in the index, in order, after one of them. Raises ArchiveError."""
-        indexes = (self._index(manifest) for manifest in self.stretches(0, self._log.start_offset))
+        indexes = (self._index(manifest) for manifest in self.segments(0, self._log.start_offset))
         return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
 
-    def stretches(self, start: int, end: int) -> Sequence[Manifest]:
-        """The stretches that hold the events from `start` on, below `end`. Raises ArchiveError where they are not
+    def segments(self, start: int, end: int) -> Sequence[Manifest]:
+        """The segments that hold the events from `start` on, below `end`. Raises ArchiveError where they are not
         known."""
         if start >= end:
             return ()
@@ -128,9 +128,9 @@ class Archive:
         return self._fetched(manifest.events_name, manifest.events)
 
     def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
-        """The requests that began in stretches before an offset, the newest first: state keys as the log had them.
+        """The requests that began in segments before an offset, the newest first: state keys as the log had them.
         Raises ArchiveError."""
-        for manifest in reversed(self.stretches(0, min(end, noted(self._log).forgotten))):
+        for manifest in reversed(self.segments(0, min(end, noted(self._log).forgotten))):
             stored = requests_of(self._log, manifest)
             if stored is not None:
                 name = manifest.requests_name(stored)

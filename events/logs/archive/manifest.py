@@ -172,7 +172,7 @@ def write_manifest(place: Place, manifest: Manifest) -> None:
 
 
 def starts_in(place: Place) -> list[int]:
-    """Where the stretches of an archive begin, in order. Raises ArchiveError."""
+    """Where the segments of an archive begin, in order. Raises ArchiveError."""
     names = (name.removesuffix(".json") for name in place.names(_MANIFESTS))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
@@ -196,7 +196,7 @@ def find_manifest(place: Place, start: int) -> Manifest | None:
 
 
 def read_chain(place: Place) -> tuple[About, list[Manifest]]:
-    """Of which log an archive is, and its stretches, from the first event on without a gap.
+    """Of which log an archive is, and its segments, from the first event on without a gap.
 
     Raises ArchiveError; ArchiveForeign where there is no archive.
     """
@@ -269,7 +269,7 @@ def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
 
 
 def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
-    """The manifests that a log keeps, in order, of the stretches that begin at an offset and after. Raises LogError."""
+    """The manifests that a log keeps, in order, of the segments that begin at an offset and after. Raises LogError."""
     for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
         if value and len(key) == _KEY_BYTES:
             yield _decoded(value, Manifest)

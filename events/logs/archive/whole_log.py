@@ -137,7 +137,7 @@ class WholeLog:
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
         """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
         kind, start = REQUEST if of_requests else SHARD, self._start_offset
-        for segment in self.archive.stretches(0, start) if start else ():
+        for segment in self.archive.segments(0, start) if start else ():
             for key, run in self.archive.runs_of(segment):
                 if key.startswith(kind):
                     yield _name_of(key), run.start, run.stop - 1

@@ -58,7 +58,7 @@ class Archiver:
         segment_events: int = STRETCH,
     ) -> None:
         """`known` are the manifests that the log keeps of this archive; `segment_events` is a power of two; `rest` is
-        called between stretches of work, and may raise to end it."""
+        called between segments of work, and may raise to end it."""
         assert segment_events.bit_count() == 1, "a segment is a subtree"
         self._log, self._place, self._writer = log, place, writer
         self._columns, self._root, self._rest = columns, root, rest
@@ -130,7 +130,7 @@ class Archiver:
                 f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
                 "alone: copy all that is there first, or name that place again"
             )
-        # What was noted of another place may be gone again, with a power cut, when this one has its first stretches.
+        # What was noted of another place may be gone again, with a power cut, when this one has its first segments.
         is_another = found is None or noted(log).url != place.url
         self.begins_anew = bool(known) and is_another and not log.start_offset
         if self.begins_anew:

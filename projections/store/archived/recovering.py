@@ -70,7 +70,7 @@ def recover(
 
 
 def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
-    """The events of stretches, each proved by its manifest. Raises ArchiveError."""
+    """The events of segments, each proved by its manifest. Raises ArchiveError."""
     for manifest in manifests:
         file = SegmentFile(manifest, read_stored(place, manifest.events_name, manifest.events))
         if root_over(file.each_value()).hex() != manifest.tree:

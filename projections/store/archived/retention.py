@@ -1,6 +1,6 @@
 """Dropping the oldest events of a log that are archived, with what the indexes have of them.
 
-Events go only as whole archived stretches, and only where a snapshot stands at or after them: so the state of now, and
+Events go only as whole archived segments, and only where a snapshot stands at or after them: so the state of now, and
 of every moment since, needs none of them. What goes stays readable: the log reads it from its archive. Here stay, for
 all time, the snapshots with an event each, the Merkle tree's subtrees, and the index of births: together a few bytes an
 event.

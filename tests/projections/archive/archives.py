@@ -1,4 +1,4 @@
-"""Logs with archives, for tests: a day's log, archived in small stretches, of which the oldest are dropped."""
+"""Logs with archives, for tests: a day's log, archived in small segments, of which the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 def archiver(
     log: EventLog, place: Place, writer: Writer = WRITER, segment: int = STRETCH, *, backup: bool = False
 ) -> Archiver:
-    """An archiver of a log, in small stretches; one for a `backup` goes by the place alone."""
+    """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
     return Archiver(
         log,
         place,

@@ -93,22 +93,22 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
 def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
-    stretches = [one for one in manifests_of(cut) if one.end <= end]
+    segments = [one for one in manifests_of(cut) if one.end <= end]
     found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code is not archive.Archive.stretches.__code__:
+        if frame.f_code is not archive.Archive.segments.__code__:
             return None
         if event == "line" and next(lines) == after:
-            found.append(list(looked.stretches(0, end)))
+            found.append(list(looked.segments(0, end)))
         return trace
 
     sys.settrace(trace)
     try:
-        found.append(list(looked.stretches(0, end)))
+        found.append(list(looked.segments(0, end)))
     finally:
         sys.settrace(before)
-    assert found in ([stretches], [stretches] * 2)
+    assert found in ([segments], [segments] * 2)
 
 
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:

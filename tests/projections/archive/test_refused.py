@@ -196,10 +196,10 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
-    async def archived(stretches: int) -> Archiving:
+    async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
             one = Archiving(log, settings, "boot", "here", lambda: 0, Folder(place), Keeping(ms=-1))
-            for _ in range(stretches):
+            for _ in range(segments):
                 await one._once()
             assert list(manifests_of(log)) == one._manifests
             return one
