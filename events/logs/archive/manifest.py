@@ -32,7 +32,7 @@ from events.logs.archive.place import ArchiveError, Place
 from events.logs.log import EventLog, LogCorrupted, StateKeys
 
 FORMAT: Final = 1
-STRETCH: Final = 1 << 16
+SEGMENT: Final = 1 << 16
 """So many events a segment has: one subtree of the log's Merkle tree."""
 NOTED: Final = b"p"
 _REQUESTS: Final = b"r"

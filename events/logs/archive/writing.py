@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from events.logs.archive.manifest import (
-    STRETCH,
+    SEGMENT,
     About,
     ArchiveDamaged,
     ArchiveForeign,
@@ -55,7 +55,7 @@ class Archiver:
         root: Root,
         rest: Callable[[], None],
         known: Callable[[], list[Manifest]] = list,
-        segment_events: int = STRETCH,
+        segment_events: int = SEGMENT,
     ) -> None:
         """`known` are the manifests that the log keeps of this archive; `segment_events` is a power of two; `rest` is
         called between segments of work, and may raise to end it."""

@@ -30,7 +30,7 @@ from projections.store.store import TopicStore
 from projections.store.tree import root_over
 from tests.replay.history import Day, live_a_day, open_log
 
-STRETCH = 128
+SEGMENT = 128
 WRITER = Writer(boot="boot", where="here", since_ms=0)
 
 
@@ -56,7 +56,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 
 def archiver(
-    log: EventLog, place: Place, writer: Writer = WRITER, segment: int = STRETCH, *, backup: bool = False
+    log: EventLog, place: Place, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
 ) -> Archiver:
     """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
     return Archiver(

@@ -39,7 +39,7 @@ from projections.store.request_index import IndexedRequest, RequestIndex, reques
 from projections.store.tree import segment_root
 from projections.words.explain import explain
 from tests.projections.archive.archives import (
-    STRETCH,
+    SEGMENT,
     WRITER,
     archive_all,
     archiver,
@@ -169,11 +169,11 @@ def test_nothing_goes_without_an_archive_or_before_a_snapshot(folder: Path, tmp_
         assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
         manifests = archive_all(log, tmp_path / "archive")
         assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
-        take_snapshot(log, STRETCH + 10)
+        take_snapshot(log, SEGMENT + 10)
         assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
         assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
         assert retention.drop(log, manifests, 10**15, 0, -1)
-        assert log.start_offset == STRETCH, "the snapshot stands in the second segment"
+        assert log.start_offset == SEGMENT, "the snapshot stands in the second segment"
         assert not retention.drop(log, manifests, 10**15, 0, 0)
 
 
@@ -341,8 +341,8 @@ def test_killed_at_each_step_of_archiving(
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
-        assert [one.start for one in manifests] == list(range(0, STRETCH * len(manifests), STRETCH))
-        assert len(manifests) == log.next_offset // STRETCH
+        assert [one.start for one in manifests] == list(range(0, SEGMENT * len(manifests), SEGMENT))
+        assert len(manifests) == log.next_offset // SEGMENT
         assert sorted(int(one.stem) for one in (place / "manifests").glob("*.json")) == [one.start for one in manifests]
         assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
         end = manifests[-1].end
@@ -369,7 +369,7 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
             lambda: Columns(tuple(COLUMNS)),
             partial(segment_root, log),
             stop,
-            segment_events=STRETCH,
+            segment_events=SEGMENT,
         )
         with pytest.raises(Died):
             at_work.step()

@@ -27,7 +27,7 @@ from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from tests.projections.archive.archives import (
-    STRETCH,
+    SEGMENT,
     archive_all,
     archiver,
     live_on,
@@ -51,7 +51,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
     one.write_bytes(content)
     assert cut.read_one(5), "others can be read"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
-        cut.read_one(STRETCH + 5)
+        cut.read_one(SEGMENT + 5)
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert "is not as it was archived" in found.findings[0]
 
@@ -59,7 +59,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
 def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
-        cut.read_one(STRETCH + 5)
+        cut.read_one(SEGMENT + 5)
 
 
 def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     at_work = archiver(log, place)
     assert at_work.step() is None
     assert read_about(place) is None, "nobody knows its history yet"
-    live_on(log, 2 * STRETCH)
+    live_on(log, 2 * SEGMENT)
     log.flush()
     manifest = at_work.step()
     assert manifest is not None
@@ -139,7 +139,7 @@ def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Pat
         other = archiver(log, Folder(place))
         other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
         assert other.step() == manifests[0]
-        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {STRETCH} on"):
+        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {SEGMENT} on"):
             other.step()
 
 
@@ -161,7 +161,7 @@ def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -
         with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
             first.step()
         assert second.step()
-        assert second.next_offset == 2 * STRETCH
+        assert second.next_offset == 2 * SEGMENT
 
 
 def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka
 from tests.stream.worker.stage import Stage, check_all_decided
 
-STRETCH = 256
+SEGMENT = 256
 KEPT_EVENTS = 300
 _OTHERWISE_KEPT = (NOTED, POSITION, REQUEST, FACET)
 """State keys that a log with an archive keeps otherwise than one without."""
@@ -47,7 +47,7 @@ class Partitions:
         self.settings: ServeSettings = load_settings(
             overrides=(
                 f"log.archive.url={folder / 'archive'}",
-                f"log.archive.interval.events={STRETCH}",
+                f"log.archive.interval.events={SEGMENT}",
                 "log.snapshot.interval.events=200",
             )
         )
@@ -202,7 +202,7 @@ async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: 
 def assert_archived_once(place: Folder, whole: RocksDbLog) -> None:
     """The archive has the events from the first on, each once."""
     values = [value for _, value in archived(place, read_chain(place)[1])]
-    assert len(values) >= 2 * STRETCH
+    assert len(values) >= 2 * SEGMENT
     assert values == [value for _, value in whole.read(0, len(values))]
 
 
