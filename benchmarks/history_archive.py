@@ -24,7 +24,7 @@ from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, base_of, fetch_base, put_base
 from events.logs.archive.manifest import Writer, manifests_of, note, note_manifest, noted
-from events.logs.archive.place import Folder
+from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
 from projections.replay.spark.column_batches import Columns

@@ -14,7 +14,7 @@ import pytest
 from controller.cli.main import main
 from controller.serving import log_lines
 from events.logs.archive.manifest import manifests_of, read_chain
-from events.logs.archive.place import Folder
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.recovering import archived
 from tests.projections.archive.archives import open_any

@@ -29,7 +29,7 @@ from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, Clearance
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
-from events.logs.archive.place import ArchiveError
+from events.logs.archive.store import ArchiveError
 from events.names import ShardKey, TopicId, TopicName, shard_key
 
 QUIET_S = 3.0

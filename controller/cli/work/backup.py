@@ -59,7 +59,7 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, noted, starts_in
-    from events.logs.archive.place import is_inside, open_place
+    from events.logs.archive.store import is_inside, open_place
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
     from projections.replay.spark.column_batches import Columns
@@ -99,7 +99,7 @@ def _backup(options: argparse.Namespace) -> None:
 
 def _recover(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import read_chain
-    from events.logs.archive.place import open_place
+    from events.logs.archive.store import open_place
     from projections.store.archived.recovering import recover as recovered
 
     place, data = open_place(options.url), options.data

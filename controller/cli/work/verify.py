@@ -23,7 +23,7 @@ from controller.cli.terminal.usage import complain
 from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.archive.manifest import manifests_of, noted, read_stored, requests_of
-from events.logs.archive.place import open_place
+from events.logs.archive.store import open_place
 from events.logs.heads import BadKey, Head, log_name, read_public_key
 from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, note, noted
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from events.logs.heads import Head
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog

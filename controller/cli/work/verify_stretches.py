@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from events.catalog import Recorded
 from events.logs.archive.index import IndexBuilder
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, read_stored
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from projections.queries.auditing import Findings
 from projections.store.archived.recovering import archived
 

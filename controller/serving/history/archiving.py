@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.place import BadPlace, Place, is_inside, open_place
+from events.logs.archive.store import BadPlace, Place, is_inside, open_place
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
 

@@ -57,7 +57,7 @@ from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_gateways_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from projections.queries.proving import unsigned
 
 LOOK_EVERY_S = 0.02

@@ -17,7 +17,7 @@ from controller.serving.history.archiving import archive_place
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base
-from events.logs.archive.place import ArchiveError, Place, open_place, within
+from events.logs.archive.store import ArchiveError, Place, open_place, within
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.bases import check_tree

@@ -33,7 +33,7 @@ from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.logs.archive.manifest import note, noted
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from events.logs.kafka_fold import START, PartitionFold, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database

@@ -15,8 +15,8 @@ import structlog
 
 from controller.serving.log_lines import SnapshotLines
 from controller.stream.log.partition import PartitionState
-from events.logs.archive.place import Place
 from events.logs.archive.snapshots import fetch_snapshots
+from events.logs.archive.store import Place
 from events.logs.log import LogClosed, LogError
 from projections.queries.query import Query
 from projections.store.snapshotting import Snapshotting

@@ -22,8 +22,8 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
 from events.logs.archive.base import Base, Pair, base_of, bases, put_base
-from events.logs.archive.place import Place
 from events.logs.archive.snapshots import put_snapshots
+from events.logs.archive.store import Place
 from projections.store.snapshotting import resting, too_many
 
 

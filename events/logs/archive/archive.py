@@ -22,8 +22,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from events.logs.archive.index import SegmentIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
-from events.logs.archive.place import ArchiveError, Place, open_place
 from events.logs.archive.segment import SegmentFile
+from events.logs.archive.store import ArchiveError, Place, open_place
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged

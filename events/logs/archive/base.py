@@ -42,7 +42,7 @@ from events.logs.archive.manifest import (
     read_stored,
     write_object,
 )
-from events.logs.archive.place import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, Place
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify

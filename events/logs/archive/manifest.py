@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Meta
 
 from events.codec import UNREADABLE
-from events.logs.archive.place import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, Place
 from events.logs.log import EventLog, LogCorrupted, StateKeys
 
 FORMAT: Final = 1

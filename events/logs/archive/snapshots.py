@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from events.logs.log import EventLog
 from events.logs.snapshots import add_snapshot, snapshot_content, snapshot_offsets
 

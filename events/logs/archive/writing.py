@@ -35,8 +35,8 @@ from events.logs.archive.manifest import (
     write_manifest,
     write_writer,
 )
-from events.logs.archive.place import Place
 from events.logs.archive.segment import ColumnMaker, pack_segment
+from events.logs.archive.store import Place
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]

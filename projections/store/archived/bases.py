@@ -18,7 +18,7 @@ import msgspec
 
 from events.logs.archive.base import Base
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, manifests_of, read_manifest, starts_in
-from events.logs.archive.place import Place
+from events.logs.archive.store import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.refolding import KEPT, Refold

@@ -17,8 +17,8 @@ from events.catalog import Cause, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.followed import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
-from events.logs.archive.place import ArchiveError, Place
 from events.logs.archive.segment import SegmentFile
+from events.logs.archive.store import ArchiveError, Place
 from events.logs.log import EventLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore

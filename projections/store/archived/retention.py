@@ -26,7 +26,7 @@ from events.codec import decode_event
 from events.followed import indexed_under
 from events.logs.archive.index import packed
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
-from events.logs.archive.place import ArchiveAway, Place
+from events.logs.archive.store import ArchiveAway, Place
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
 from events.logs.rocksdb_runs import run_prefix

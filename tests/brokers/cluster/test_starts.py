@@ -16,7 +16,7 @@ from controller.cli import main
 from controller.serving import log_lines
 from controller.serving.reach_cluster import reach_as
 from events.catalog import Cause, Recorded, TopicDeleted
-from events.logs.archive.place import ArchiveAway
+from events.logs.archive.store import ArchiveAway
 from events.names import Offset, RequestId, ShardKey, TopicId, TopicName
 
 

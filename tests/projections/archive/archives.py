@@ -16,7 +16,7 @@ from events.logs.archive.manifest import (
     note_manifest,
     noted,
 )
-from events.logs.archive.place import Place, open_place
+from events.logs.archive.store import Place, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog

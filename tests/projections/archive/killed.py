@@ -32,7 +32,7 @@ from events.codec import decode_event
 from events.followed import was_requested
 from events.logs.archive.base import base_of, bases, fetch_base, put_base
 from events.logs.archive.manifest import manifests_of, note, note_manifest, noted, read_chain
-from events.logs.archive.place import Folder
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.store.archived import retention

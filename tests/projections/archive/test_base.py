@@ -13,7 +13,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive import base
 from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
-from events.logs.archive.place import Folder, Place, open_place, within
+from events.logs.archive.store import Folder, Place, open_place, within
 from events.logs.rocksdb_log import RocksDbLog
 from tests.projections.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server

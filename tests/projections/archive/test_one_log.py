@@ -18,7 +18,7 @@ from rocksdict import DBRecoveryMode, WriteBatch
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
-from events.logs.archive.place import Folder, open_place
+from events.logs.archive.store import Folder, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_batch import KEPT

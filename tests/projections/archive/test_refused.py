@@ -12,7 +12,7 @@ import pytest
 
 from controller.serving.history.archiving import Archiving, Keeping
 from controller.settings.load import load_settings
-from events.logs.archive import place
+from events.logs.archive import store
 from events.logs.archive.manifest import (
     ArchiveDamaged,
     ArchiveForeign,
@@ -22,7 +22,7 @@ from events.logs.archive.manifest import (
     note_manifest,
     read_about,
 )
-from events.logs.archive.place import ArchiveAway, BadPlace, Folder, open_place
+from events.logs.archive.store import ArchiveAway, BadPlace, Folder, open_place
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit

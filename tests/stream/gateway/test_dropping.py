@@ -14,7 +14,7 @@ from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.archive.manifest import manifests_of, noted
-from events.logs.archive.place import Folder, Place
+from events.logs.archive.store import Folder, Place
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases

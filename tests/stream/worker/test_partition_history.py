@@ -21,7 +21,7 @@ from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.partition_history import PartitionHistory
 from events.logs.archive.base import Base, bases
 from events.logs.archive.manifest import NOTED, ArchiveForeign, read_chain, write_object
-from events.logs.archive.place import Folder
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
