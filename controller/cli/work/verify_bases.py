@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, note, noted
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.heads import Head
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
@@ -29,7 +29,7 @@ from projections.store.store import TopicStore
 
 
 def wrong_bases(
-    place: Place, log_name: str, partition: int | None, heads: Sequence[Head], index_key: bytes
+    place: ArchiveStore, log_name: str, partition: int | None, heads: Sequence[Head], index_key: bytes
 ) -> Iterator[str]:
     """What is wrong with the bases of a place, in words; `index_key` is what `audit` says. Raises LogError for what is
     no damage, SourceError."""
@@ -48,7 +48,7 @@ def wrong_bases(
 def _wrong(
     path: Path,
     base: Base,
-    place: Place,
+    place: ArchiveStore,
     log_name: str,
     partition: int | None,
     heads: Sequence[Head],

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 from events.catalog import Recorded
 from events.logs.archive.index import IndexBuilder
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, read_stored
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from projections.queries.auditing import Findings
 from projections.store.archived.recovering import archived
 
 
-def each_event(place: Place, manifests: Sequence[Manifest], findings: Findings) -> Iterator[tuple[Recorded, bytes]]:
+def each_event(
+    place: ArchiveStore, manifests: Sequence[Manifest], findings: Findings
+) -> Iterator[tuple[Recorded, bytes]]:
     """The events of an archive; what else of a segment is wrong is found when its last event was taken. Raises
     ArchiveError."""
     events = archived(place, manifests)
@@ -38,7 +40,7 @@ def each_event(place: Place, manifests: Sequence[Manifest], findings: Findings) 
         _check_beside(place, manifest, findings)
 
 
-def _check_beside(place: Place, manifest: Manifest, findings: Findings) -> None:
+def _check_beside(place: ArchiveStore, manifest: Manifest, findings: Findings) -> None:
     try:
         read_stored(place, manifest.index_name, manifest.index)
     except ArchiveDamaged as error:

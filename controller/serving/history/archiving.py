@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.store import BadPlace, Place, is_inside, open_place
+from events.logs.archive.store import ArchiveStore, BadPlace, is_inside, open_place
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -65,7 +65,7 @@ class Archiving:
         boot: str,
         where: str,
         clock_ms: Callable[[], int],
-        place: Place,
+        place: ArchiveStore,
         keeping: Keeping,
         next_base: NextBase = lambda _: None,
         *,
@@ -199,7 +199,7 @@ class Archiving:
             raise _Stopped
 
 
-def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], place: Place) -> Archiving:
+def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], place: ArchiveStore) -> Archiving:
     """What drops the old events of a log that another process archives."""
     keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
     return Archiving(log, settings, "", "", clock_ms, place, keeping, others=True)
@@ -220,7 +220,7 @@ def archiving(
     return Archiving(log, settings, boot, where, clock_ms, place, keeping)
 
 
-def archive_place(settings: ServeSettings) -> Place | None:
+def archive_place(settings: ServeSettings) -> ArchiveStore | None:
     """The place that `log.archive.url` names, None where it names none. Raises SettingsError."""
     if settings.log_archive_url is None:
         return None

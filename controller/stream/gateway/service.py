@@ -57,7 +57,7 @@ from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_gateways_topic, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Topics
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from projections.queries.proving import unsigned
 
 LOOK_EVERY_S = 0.02
@@ -118,7 +118,7 @@ class GatewayService:
         self._cluster: GatewayCluster | None = None
 
     def _open_partitions(
-        self, archives: Sequence[Place | None], ranges: Sequence[tuple[int, int]]
+        self, archives: Sequence[ArchiveStore | None], ranges: Sequence[tuple[int, int]]
     ) -> list[PartitionState]:
         opened: list[PartitionState] = []
         try:
@@ -132,7 +132,7 @@ class GatewayService:
             raise
         return opened
 
-    def _open_partition(self, number: int, archive: Place | None, first_record: int) -> PartitionState:
+    def _open_partition(self, number: int, archive: ArchiveStore | None, first_record: int) -> PartitionState:
         topics = self._topics
         return PartitionState.open(
             self.options.data,

@@ -17,13 +17,13 @@ from controller.serving.history.archiving import archive_place
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base
-from events.logs.archive.store import ArchiveError, Place, open_place, within
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_place, within
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.bases import check_tree
 
 NO_ARCHIVE = "no log.archive.url is set"
-ArchiveOf = Callable[[int], Place]
+ArchiveOf = Callable[[int], ArchiveStore]
 """Where the log of a partition is archived."""
 
 
@@ -47,7 +47,7 @@ def archive_of(settings: ServeSettings) -> ArchiveOf | None:
     return lambda partition: open_place(within(url, f"partition-{partition:05}"))
 
 
-def begin_with_base(folder: Path, place: Place | None, cluster_id: str, topic_id: str) -> str:
+def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
     """Make the folder of a partition of the newest usable base; why it was not, "" where it was."""
     if place is None:
         return NO_ARCHIVE
@@ -69,7 +69,7 @@ def begin_with_base(folder: Path, place: Place | None, cluster_id: str, topic_id
     return why
 
 
-def _check(base: Base, place: Place, folder: Path) -> None:
+def _check(base: Base, place: ArchiveStore, folder: Path) -> None:
     """Raise LogCorrupted unless a folder that was made of a base has the tree of its events and of the archive."""
     opened = RocksDbLog.open(folder, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
     with closing(opened) as log:

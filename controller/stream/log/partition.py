@@ -33,7 +33,7 @@ from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.logs.archive.manifest import note, noted
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.kafka_fold import START, PartitionFold, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
@@ -145,7 +145,7 @@ class PartitionState:
         topic_id: str,
         answers: bool = False,
         memory: Memory = MEMORY,
-        archive: Place | None = None,
+        archive: ArchiveStore | None = None,
         first_record: int = 0,
     ) -> Self:
         """Open the partition's folder in `data`. A missing one is made of the newest base in its archive, or empty.

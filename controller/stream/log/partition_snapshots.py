@@ -16,7 +16,7 @@ import structlog
 from controller.serving.log_lines import SnapshotLines
 from controller.stream.log.partition import PartitionState
 from events.logs.archive.snapshots import fetch_snapshots
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogClosed, LogError
 from projections.queries.query import Query
 from projections.store.snapshotting import Snapshotting
@@ -27,7 +27,7 @@ REST_S = 0.01
 class PartitionSnapshots:
     """Takes the snapshots of one partition; all is called on the thread that writes it."""
 
-    def __init__(self, partition: PartitionState, interval_events: int, archive: Place | None = None) -> None:
+    def __init__(self, partition: PartitionState, interval_events: int, archive: ArchiveStore | None = None) -> None:
         """`interval_events` 0 takes none, and copies none from `archive`."""
         self._partition = partition
         self._lines = structlog.get_logger("topicwright")
@@ -54,7 +54,7 @@ class PartitionSnapshots:
         self._taking.close()
         self._thread.shutdown(wait=False)
 
-    def _copy(self, archive: Place) -> None:
+    def _copy(self, archive: ArchiveStore) -> None:
         """In the other thread: nothing depends on it."""
         try:
             copied = fetch_snapshots(archive, self._partition.log, self._go_on)

@@ -23,7 +23,7 @@ from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
 from events.logs.archive.base import Base, Pair, base_of, bases, put_base
 from events.logs.archive.snapshots import put_snapshots
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from projections.store.snapshotting import resting, too_many
 
 
@@ -33,7 +33,7 @@ class PartitionHistory:
     def __init__(
         self,
         partition: PartitionState,
-        place: Place,
+        place: ArchiveStore,
         settings: ServeSettings,
         boot: str,
         where: str,

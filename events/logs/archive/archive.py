@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from events.logs.archive.index import SegmentIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.segment import SegmentFile
-from events.logs.archive.store import ArchiveError, Place, open_place
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_place
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
@@ -51,7 +51,7 @@ class Archive:
 
     def __init__(self, log: ArchivedLog) -> None:
         self._log = log
-        self._place: Place | None = None
+        self._place: ArchiveStore | None = None
         self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
         """The segments that were seen so far, and where each starts: replaced as one, since any thread may look."""
         self._own = object()

@@ -42,7 +42,7 @@ from events.logs.archive.manifest import (
     read_stored,
     write_object,
 )
-from events.logs.archive.store import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
@@ -104,7 +104,7 @@ def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
     )
 
 
-def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:
+def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
     """Keep a base of these pairs, in the order of their keys, and let older ones go; as it is kept, with its parts.
 
     It is there whole, or not at all. Raises ArchiveError, OSError, and what `pairs` raises.
@@ -123,13 +123,13 @@ def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:
     return whole
 
 
-def offsets_of_bases(place: Place) -> list[int]:
+def offsets_of_bases(place: ArchiveStore) -> list[int]:
     """The offsets of the bases that there are. Raises ArchiveAway."""
     names = (name.removesuffix(".json") for name in place.names(_BASES))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
-def read_base(place: Place, offset: int) -> Base:
+def read_base(place: ArchiveStore, offset: int) -> Base:
     """The base at an offset. Raises ArchiveError; ArchiveDamaged where it is none of this release's or an older one."""
     name = f"{_BASES}/{offset:020}.json"
     base = read_object(place, name, Base)
@@ -138,7 +138,7 @@ def read_base(place: Place, offset: int) -> Base:
     return base
 
 
-def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
+def bases(place: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
     """The bases of a partition of a topic, the newest first. Those that cannot be read are passed over. Raises
     ArchiveAway; ArchiveForeign, before any other, for one of another cluster or topic."""
     for offset in reversed(offsets_of_bases(place)):
@@ -152,7 +152,7 @@ def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
             yield base
 
 
-def fetch_base(place: Place, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
+def fetch_base(place: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
     """Make the folder of a log of a base; it is there once it is whole and `check` raises nothing, which is given
     its path until then. Raises ArchiveError, LogError, OSError."""
     fresh = folder.with_name(folder.name + ".fresh")
@@ -207,7 +207,7 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
     yield batch
 
 
-def _let_go(place: Place, newest: Base) -> None:
+def _let_go(place: ArchiveStore, newest: Base) -> None:
     """Remove what is older than the bases that stay, first what says that they are there."""
     stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
     for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Meta
 
 from events.codec import UNREADABLE
-from events.logs.archive.store import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog, LogCorrupted, StateKeys
 
 FORMAT: Final = 1
@@ -107,7 +107,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Of the object with its requests."""
         return f"{_REQUESTS_FOLDER}/{self.start:020}-{requests.sha256[:16]}.index"
 
-    def find_requests(self, place: Place) -> str | None:
+    def find_requests(self, place: ArchiveStore) -> str | None:
         """The name of an object with its requests, None where there is none yet. Raises ArchiveAway."""
         own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
         there = filter(own.fullmatch, place.names(_REQUESTS_FOLDER))
@@ -146,38 +146,38 @@ class Noted(msgspec.Struct, frozen=True):
 _T = TypeVar("_T")
 
 
-def read_about(place: Place) -> About | None:
+def read_about(place: ArchiveStore) -> About | None:
     """Of which log the archive is, None where there is none. Raises ArchiveError."""
     return read_object(place, _ABOUT, About)
 
 
-def write_about(place: Place, about: About) -> None:
+def write_about(place: ArchiveStore, about: About) -> None:
     """Begin an archive. Raises ArchiveError."""
     write_object(place, _ABOUT, about)
 
 
-def read_writer(place: Place) -> Writer | None:
+def read_writer(place: ArchiveStore) -> Writer | None:
     """Who archives there. Raises ArchiveError."""
     return read_object(place, _WRITER, Writer)
 
 
-def write_writer(place: Place, writer: Writer) -> None:
+def write_writer(place: ArchiveStore, writer: Writer) -> None:
     """Say that it is us. Raises ArchiveError."""
     write_object(place, _WRITER, writer)
 
 
-def write_manifest(place: Place, manifest: Manifest) -> None:
+def write_manifest(place: ArchiveStore, manifest: Manifest) -> None:
     """Make a segment part of the archive. Raises ArchiveError."""
     write_object(place, manifest.name, manifest)
 
 
-def starts_in(place: Place) -> list[int]:
+def starts_in(place: ArchiveStore) -> list[int]:
     """Where the segments of an archive begin, in order. Raises ArchiveError."""
     names = (name.removesuffix(".json") for name in place.names(_MANIFESTS))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
-def read_manifest(place: Place, start: int) -> Manifest:
+def read_manifest(place: ArchiveStore, start: int) -> Manifest:
     """The manifest of the segment that begins at an offset. Raises ArchiveError."""
     found = find_manifest(place, start)
     if found is None:
@@ -186,7 +186,7 @@ def read_manifest(place: Place, start: int) -> Manifest:
     return found
 
 
-def find_manifest(place: Place, start: int) -> Manifest | None:
+def find_manifest(place: ArchiveStore, start: int) -> Manifest | None:
     """The same, None where there is none. Raises ArchiveError."""
     name = f"{_MANIFESTS}/{start:020}.json"
     found = read_object(place, name, Manifest)
@@ -195,7 +195,7 @@ def find_manifest(place: Place, start: int) -> Manifest | None:
     return found
 
 
-def read_chain(place: Place) -> tuple[About, list[Manifest]]:
+def read_chain(place: ArchiveStore) -> tuple[About, list[Manifest]]:
     """Of which log an archive is, and its segments, from the first event on without a gap.
 
     Raises ArchiveError; ArchiveForeign where there is no archive.
@@ -214,7 +214,7 @@ def read_chain(place: Place) -> tuple[About, list[Manifest]]:
     return about, manifests
 
 
-def read_stored(place: Place, name: str, stored: Stored) -> bytes:
+def read_stored(place: ArchiveStore, name: str, stored: Stored) -> bytes:
     """An object as it was archived. Raises ArchiveError; ArchiveDamaged where it is missing or another one."""
     content = place.read(name)
     if content is None:
@@ -224,7 +224,7 @@ def read_stored(place: Place, name: str, stored: Stored) -> bytes:
     return content
 
 
-def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
+def read_object(place: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
     """An object of JSON, None where there is none. Raises ArchiveError."""
     content = place.read(name, JSON_BYTES_MAX)
     if content is None:
@@ -239,7 +239,7 @@ def read_object(place: Place, name: str, kind: type[_T]) -> _T | None:
     return found
 
 
-def write_object(place: Place, name: str, what: msgspec.Struct) -> None:
+def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
     """Put an object of JSON. Raises ArchiveError."""
     place.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
 

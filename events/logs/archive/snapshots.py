@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog
 from events.logs.snapshots import add_snapshot, snapshot_content, snapshot_offsets
 
@@ -19,7 +19,7 @@ _FOLDER = "snapshots"
 _NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
 
 
-def put_snapshots(place: Place, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
     """Copy the snapshots of a log that are not beside its archive yet, and remove those that are too many there. Raises
     ArchiveAway, OSError."""
     there = _there(place)
@@ -32,7 +32,7 @@ def put_snapshots(place: Place, log: EventLog, too_many: Callable[[Sequence[int]
         place.remove(there[offset])
 
 
-def fetch_snapshots(place: Place, log: EventLog, rest: Callable[[], None]) -> int:
+def fetch_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
     """Copy the snapshots that a log has not, the newest first; how many. Those that are not as they were put are passed
     over. `rest` is called between two. Raises ArchiveAway, OSError."""
     here, added = set(snapshot_offsets(log)), 0
@@ -47,7 +47,7 @@ def fetch_snapshots(place: Place, log: EventLog, rest: Callable[[], None]) -> in
     return added
 
 
-def _there(place: Place) -> dict[int, str]:
+def _there(place: ArchiveStore) -> dict[int, str]:
     found = filter(None, map(_NAME.fullmatch, place.names(_FOLDER)))
     return {int(one[1]): f"{_FOLDER}/{one[0]}" for one in found}
 

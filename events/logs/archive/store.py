@@ -59,7 +59,7 @@ class ArchiveAway(ArchiveError):
     """The store cannot be reached, has no room, or does not let us: to be tried again."""
 
 
-class Place(Protocol):
+class ArchiveStore(Protocol):
     """A place for objects under names of one or two words."""
 
     url: str
@@ -81,7 +81,7 @@ class Place(Protocol):
         ...
 
 
-def open_place(url: str) -> Place:
+def open_place(url: str) -> ArchiveStore:
     """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadPlace."""
     try:
         parts = urlsplit(url)
@@ -132,7 +132,7 @@ def within(url: str, name: str) -> str:
     return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
-def is_inside(place: Place, folder: Path) -> bool:
+def is_inside(place: ArchiveStore, folder: Path) -> bool:
     """Whether what is put there goes with the folder when that is lost."""
     return isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(folder.resolve())
 
@@ -150,7 +150,7 @@ class Folder:
         self._folder = folder
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
         try:
             with open(open_regular(self._folder / _checked(name)), "rb") as file:
                 return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max))
@@ -160,7 +160,7 @@ class Folder:
             raise _away(self.url, error) from None
 
     def write(self, name: str, content: bytes) -> None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
         target = self._folder / _checked(name)
         fresh = target.with_name(target.name + _UNFINISHED)
         try:
@@ -177,7 +177,7 @@ class Folder:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
         try:
             return sorted(one for one in os.listdir(self._folder / folder) if not one.endswith(_UNFINISHED))
         except FileNotFoundError:
@@ -186,7 +186,7 @@ class Folder:
             raise _away(self.url, error) from None
 
     def remove(self, name: str) -> None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
         try:
             (self._folder / _checked(name)).unlink(missing_ok=True)
         except OSError as error:
@@ -201,7 +201,7 @@ class Bucket:
         self._reached: tuple[Any, str] | None = None
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
 
         def read(system: Any, path: str) -> bytes:
             with system.open_input_file(f"{path}/{_checked(name)}") as file:
@@ -214,7 +214,7 @@ class Bucket:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
 
         def write(system: Any, path: str) -> None:
             with system.open_output_stream(f"{path}/{_checked(name)}") as stream:
@@ -226,7 +226,7 @@ class Bucket:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
 
         def names(system: Any, path: str) -> list[str]:
             from pyarrow import fs
@@ -237,7 +237,7 @@ class Bucket:
         return self._guarded(names)
 
     def remove(self, name: str) -> None:
-        """As `Place` has it."""
+        """As `ArchiveStore` has it."""
         with suppress(FileNotFoundError):
             self._guarded(lambda system, path: system.delete_file(f"{path}/{_checked(name)}"))
 

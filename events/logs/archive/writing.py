@@ -36,7 +36,7 @@ from events.logs.archive.manifest import (
     write_writer,
 )
 from events.logs.archive.segment import ColumnMaker, pack_segment
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]
@@ -49,7 +49,7 @@ class Archiver:
     def __init__(
         self,
         log: EventLog,
-        place: Place,
+        place: ArchiveStore,
         writer: Writer,
         columns: Callable[[], ColumnMaker],
         root: Root,
@@ -179,7 +179,7 @@ class Taking:
     """Takes over what another process archives of the same log: a gateway what the worker does. Writes nothing
     there."""
 
-    def __init__(self, log: EventLog, place: Place, root: Root, known: Callable[[], list[Manifest]]) -> None:
+    def __init__(self, log: EventLog, place: ArchiveStore, root: Root, known: Callable[[], list[Manifest]]) -> None:
         """`known` are the manifests that the log keeps of this archive."""
         self._log, self._place, self._root, self._known = log, place, root, known
         self._about: About | None = None
@@ -215,7 +215,7 @@ class Taking:
         return manifest
 
 
-def _check_same(place: Place, about: About, manifest: Manifest, root: bytes | None) -> None:
+def _check_same(place: ArchiveStore, about: About, manifest: Manifest, root: bytes | None) -> None:
     """Raise ArchiveForeign for a segment of other events than the log's, which have this root."""
     _check_about(place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
     if root is None or root.hex() != manifest.tree:
@@ -225,7 +225,7 @@ def _check_same(place: Place, about: About, manifest: Manifest, root: bytes | No
         )
 
 
-def _check_about(place: Place, found: About, own: About) -> None:
+def _check_about(place: ArchiveStore, found: About, own: About) -> None:
     if found.cluster_id != own.cluster_id:
         raise ArchiveForeign(
             f"{place.url} is the archive of cluster {found.cluster_id}, not of {own.cluster_id}: name another place"

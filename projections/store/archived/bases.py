@@ -18,7 +18,7 @@ import msgspec
 
 from events.logs.archive.base import Base
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, manifests_of, read_manifest, starts_in
-from events.logs.archive.store import Place
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.refolding import KEPT, Refold
@@ -28,7 +28,7 @@ READ_AT_ONCE = 8
 """Manifests are small: it is the way to the store that takes time."""
 
 
-def check_tree(log: EventLog, base: Base, place: Place) -> None:
+def check_tree(log: EventLog, base: Base, place: ArchiveStore) -> None:
     """Raise ArchiveDamaged unless the log that a base came to has the tree of its events, and of those in the archive
     beside it. Raises ArchiveAway."""
     starts = [start for start in starts_in(place) if start < base.offset]

@@ -18,7 +18,7 @@ from events.codec import EventDecodeError, decode_event
 from events.followed import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
 from events.logs.archive.segment import SegmentFile
-from events.logs.archive.store import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -37,7 +37,7 @@ class NotReached(ArchiveError):
 
 def recover(
     log: EventLog,
-    place: Place,
+    place: ArchiveStore,
     manifests: Sequence[Manifest],
     at: Moment | None,
     history: str,
@@ -69,7 +69,7 @@ def recover(
     return last
 
 
-def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
+def archived(place: ArchiveStore, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
     """The events of segments, each proved by its manifest. Raises ArchiveError."""
     for manifest in manifests:
         file = SegmentFile(manifest, read_stored(place, manifest.events_name, manifest.events))

@@ -26,7 +26,7 @@ from events.codec import decode_event
 from events.followed import indexed_under
 from events.logs.archive.index import packed
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
-from events.logs.archive.store import ArchiveAway, Place
+from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
 from events.logs.rocksdb_runs import run_prefix
@@ -103,7 +103,7 @@ class Leaving:
         found = (one for one in manifests if cleaned <= one.start and one.end <= log.start_offset)
         return next((cls(log, one) for one in found), None)
 
-    def archive(self, place: Place) -> None:
+    def archive(self, place: ArchiveStore) -> None:
         """Find the requests, and put them into the archive, unless that is done."""
         pairs = requests_between(self._log, self.manifest.start, self.manifest.end)
         self._keys = [key for key, _ in pairs]
@@ -114,7 +114,7 @@ class Leaving:
         place.write(self.manifest.requests_name(stored), content)
         self._put = note_requests(self.manifest, stored)
 
-    def take_over(self, place: Place) -> None:
+    def take_over(self, place: ArchiveStore) -> None:
         """The same where another process has put them, as it does of the same log: they are what it put. Raises
         ArchiveError where they are not there."""
         self._keys = [key for key, _ in requests_between(self._log, self.manifest.start, self.manifest.end)]

@@ -16,7 +16,7 @@ from events.logs.archive.manifest import (
     note_manifest,
     noted,
 )
-from events.logs.archive.store import Place, open_place
+from events.logs.archive.store import ArchiveStore, open_place
 from events.logs.archive.writing import Archiver
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
@@ -56,7 +56,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 
 def archiver(
-    log: EventLog, place: Place, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
+    log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
 ) -> Archiver:
     """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
     return Archiver(

@@ -13,7 +13,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive import base
 from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
-from events.logs.archive.store import Folder, Place, open_place, within
+from events.logs.archive.store import ArchiveStore, Folder, open_place, within
 from events.logs.rocksdb_log import RocksDbLog
 from tests.projections.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
@@ -32,7 +32,7 @@ def base_at(offset: int, start: int = 0) -> Base:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArchiveStore]:
     """A place that is there until the end of the test."""
     if request.param == "folder":
         yield Folder(tmp_path / "place")
@@ -45,7 +45,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_two_newest_stay_and_are_what_was_put(
-    place: Place, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: ArchiveStore, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "PART_BYTES", 3000)
     end = cut.next_offset

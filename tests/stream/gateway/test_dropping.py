@@ -14,7 +14,7 @@ from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.archive.manifest import manifests_of, noted
-from events.logs.archive.store import Folder, Place
+from events.logs.archive.store import ArchiveStore, Folder
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
@@ -33,7 +33,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
-async def drop(gateway: PartitionState, place: Place, kept_ms: int = 0) -> archiving.Archiving:
+async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> archiving.Archiving:
     """Take over all that is archived, and drop what may go."""
     settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
     one = dropping(gateway.log, settings, lambda: LATER_MS, place)
