@@ -51,7 +51,7 @@ class ArchiveError(LogError):
     """The archive cannot do what was wanted. The message names it and says what to do."""
 
 
-class BadPlace(ArchiveError):
+class BadArchiveUrl(ArchiveError):
     """What was given as the place of an archive is none."""
 
 
@@ -82,7 +82,7 @@ class ArchiveStore(Protocol):
 
 
 def open_place(url: str) -> ArchiveStore:
-    """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadPlace."""
+    """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadArchiveUrl."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -102,28 +102,28 @@ def open_place(url: str) -> ArchiveStore:
 
 
 def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
-    """Raise BadPlace, which shows no value, for what may be a secret."""
+    """Raise BadArchiveUrl, which shows no value, for what may be a secret."""
     user, at, _ = parts.netloc.rpartition("@")
     if at and not (_CONTAINER.fullmatch(user) if scheme == "abfs" else (scheme, user) == ("gs", "anonymous")):
-        raise BadPlace(f"the part before @ in the URL of an archive may hold a secret: {_ENVIRONMENT}")
+        raise BadArchiveUrl(f"the part before @ in the URL of an archive may hold a secret: {_ENVIRONMENT}")
     if parts.fragment:
-        raise BadPlace(f"the part after # in the URL of an archive may hold a secret: {_ENVIRONMENT}")
+        raise BadArchiveUrl(f"the part after # in the URL of an archive may hold a secret: {_ENVIRONMENT}")
     allowed = sorted(_OPTIONS[scheme].split())
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in allowed:
-            raise BadPlace(
+            raise BadArchiveUrl(
                 f"a parameter in the URL of an archive may hold a secret: {_ENVIRONMENT}; "
                 f"parameters of {parts.scheme}:// may be {', '.join(allowed)}"
             )
         if not _OPTION_VALUE.fullmatch(value):
-            raise BadPlace(
+            raise BadArchiveUrl(
                 f"the value of {name} in the URL of an archive may hold a secret: {_ENVIRONMENT}; "
                 "a value may have letters, digits and the characters . _ : / [ ] -"
             )
 
 
-def _no_place(url: str) -> BadPlace:
-    return BadPlace(f"{_shown(url)!r} is no place for an archive: give {FORM}")
+def _no_place(url: str) -> BadArchiveUrl:
+    return BadArchiveUrl(f"{_shown(url)!r} is no place for an archive: give {FORM}")
 
 
 def within(url: str, name: str) -> str:

@@ -22,7 +22,7 @@ from events.logs.archive.manifest import (
     note_manifest,
     read_about,
 )
-from events.logs.archive.store import ArchiveAway, BadPlace, Folder, open_place
+from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_place
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
@@ -268,7 +268,7 @@ s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_overr
 @pytest.mark.parametrize("line", BAD_PLACES.strip("\n").splitlines())
 def test_what_is_no_place_is_refused(line: str) -> None:
     url, pattern = (one.strip() for one in line.split("|"))
-    with pytest.raises(BadPlace, match=re.escape(pattern)) as raised:
+    with pytest.raises(BadArchiveUrl, match=re.escape(pattern)) as raised:
         open_place(url)
     assert "secret" not in str(raised.value).replace("may hold a secret", "")
 
