@@ -59,19 +59,19 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, noted, starts_in
-    from events.logs.archive.store import is_inside, open_place
+    from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
     from projections.replay.spark.column_batches import Columns
     from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
-    place = open_place(options.url)
+    place = open_store(options.url)
     with look(options.data) as log:
         if is_inside(place, options.data):
             raise Unusable(f"{place.url} is in the folder that is to be copied: name a place beside it")
         own = noted(log).url
-        if own and open_place(own).url == place.url:
+        if own and open_store(own).url == place.url:
             raise Unusable(f"{place.url} is where the service archives: name another place for the backup")
         end = log.durable_offset
         writer = Writer(
@@ -99,10 +99,10 @@ def _backup(options: argparse.Namespace) -> None:
 
 def _recover(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import read_chain
-    from events.logs.archive.store import open_place
+    from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
 
-    place, data = open_place(options.url), options.data
+    place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Unusable(f"{data} is there, and not empty: name a folder to be made")
     about, manifests = read_chain(place)

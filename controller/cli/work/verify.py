@@ -23,7 +23,7 @@ from controller.cli.terminal.usage import complain
 from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.logs.archive.manifest import manifests_of, noted, read_stored, requests_of
-from events.logs.archive.store import open_place
+from events.logs.archive.store import open_store
 from events.logs.heads import BadKey, Head, log_name, read_public_key
 from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
@@ -177,7 +177,7 @@ def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
     for manifest in manifests_of(log):
         stored = requests_of(log, manifest)
         if stored is not None and manifest.end <= log.start_offset:
-            place = open_place(noted(log).url)
+            place = open_store(noted(log).url)
             try:
                 read_stored(place, manifest.requests_name(stored), stored)
             except LogCorrupted as error:
@@ -196,7 +196,7 @@ def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) 
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     try:
-        place = open_place(options.what)
+        place = open_store(options.what)
         about, manifests = read_chain(place)
         name = log_name(about.cluster_id, options.partition)
         progress = _progress(manifests[-1].end if manifests else 0)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_place
+from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
 
@@ -231,6 +231,6 @@ def archive_place(settings: ServeSettings) -> ArchiveStore | None:
             f"setting log.archive.url takes {error.name}, which is not installed: pip install 'topicwright[replay]'"
         ) from None
     try:
-        return open_place(settings.log_archive_url)
+        return open_store(settings.log_archive_url)
     except BadArchiveUrl as error:
         raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None

@@ -17,7 +17,7 @@ from controller.serving.history.archiving import archive_place
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_place, within
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, within
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.bases import check_tree
@@ -44,7 +44,7 @@ def archive_of(settings: ServeSettings) -> ArchiveOf | None:
     url = settings.log_archive_url
     if archive_place(settings) is None or url is None:
         return None
-    return lambda partition: open_place(within(url, f"partition-{partition:05}"))
+    return lambda partition: open_store(within(url, f"partition-{partition:05}"))
 
 
 def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:

@@ -23,7 +23,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from events.logs.archive.index import SegmentIndex
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.segment import SegmentFile
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_place
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_store
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
@@ -165,7 +165,7 @@ class Archive:
     def _fetched(self, name: str, stored: Stored) -> bytes:
         url = noted(self._log).url
         if self._place is None or self._place.url != url:
-            self._place = open_place(url)
+            self._place = open_store(url)
         content = read_stored(self._place, name, stored)
         self.fetched += 1
         count = visits.get()

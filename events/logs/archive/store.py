@@ -81,7 +81,7 @@ class ArchiveStore(Protocol):
         ...
 
 
-def open_place(url: str) -> ArchiveStore:
+def open_store(url: str) -> ArchiveStore:
     """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadArchiveUrl."""
     try:
         parts = urlsplit(url)

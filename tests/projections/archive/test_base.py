@@ -13,7 +13,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive import base
 from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
-from events.logs.archive.store import ArchiveStore, Folder, open_place, within
+from events.logs.archive.store import ArchiveStore, Folder, open_store, within
 from events.logs.rocksdb_log import RocksDbLog
 from tests.projections.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
@@ -41,7 +41,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(key, value)
     server = S3Server(tmp_path / "s3")
     with server.running():
-        yield open_place(within(server.url("archive"), "partition-00000"))
+        yield open_store(within(server.url("archive"), "partition-00000"))
 
 
 def test_the_two_newest_stay_and_are_what_was_put(

@@ -18,7 +18,7 @@ from rocksdict import DBRecoveryMode, WriteBatch
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
-from events.logs.archive.store import Folder, open_place
+from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_batch import KEPT
@@ -230,7 +230,7 @@ def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
     leaving = retention.Leaving.next(log, manifests_of(log))
     assert leaving is not None
     assert leaving.manifest == manifest
-    leaving.archive(open_place(noted(log).url))
+    leaving.archive(open_store(noted(log).url))
     if last > 0:
         leaving.forget()
     pieces = list(leaving.slices(log.archive.runs_of(manifest)))

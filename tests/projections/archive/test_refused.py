@@ -22,7 +22,7 @@ from events.logs.archive.manifest import (
     note_manifest,
     read_about,
 )
-from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_place
+from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
@@ -115,7 +115,7 @@ def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_
 
 def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
     """A voter archives from its start on, and has no event before it follows somebody."""
-    log, place = open_log(tmp_path / "log"), open_place(str(tmp_path / "archive"))
+    log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
     assert at_work.step() is None
     assert read_about(place) is None, "nobody knows its history yet"
@@ -269,7 +269,7 @@ s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_overr
 def test_what_is_no_place_is_refused(line: str) -> None:
     url, pattern = (one.strip() for one in line.split("|"))
     with pytest.raises(BadArchiveUrl, match=re.escape(pattern)) as raised:
-        open_place(url)
+        open_store(url)
     assert "secret" not in str(raised.value).replace("may hold a secret", "")
 
 
@@ -298,7 +298,7 @@ def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch
     monkeypatch.setattr(place, "TRIED_S", 1)
     url = url.replace("PORT", str(free_ports(1)[0]))
     with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
-        open_place(url).names("manifests")
+        open_store(url).names("manifests")
 
 
 @pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "manifests/x\0.json"])
