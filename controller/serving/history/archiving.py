@@ -209,7 +209,7 @@ def archiving(
     log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
 ) -> Archiving | None:
     """What archives a log; None where the settings name no place. Raises SettingsError."""
-    place = archive_place(settings)
+    place = archive_store(settings)
     if place is None:
         return None
     if is_inside(place, log.path):
@@ -220,7 +220,7 @@ def archiving(
     return Archiving(log, settings, boot, where, clock_ms, place, keeping)
 
 
-def archive_place(settings: ServeSettings) -> ArchiveStore | None:
+def archive_store(settings: ServeSettings) -> ArchiveStore | None:
     """The place that `log.archive.url` names, None where it names none. Raises SettingsError."""
     if settings.log_archive_url is None:
         return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from controller.serving.history.archiving import archive_place
+from controller.serving.history.archiving import archive_store
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base
@@ -42,7 +42,7 @@ def archive_of(settings: ServeSettings) -> ArchiveOf | None:
     """The places of the partitions' archives, in the one that `log.archive.url` names; None where it names none.
     Raises SettingsError."""
     url = settings.log_archive_url
-    if archive_place(settings) is None or url is None:
+    if archive_store(settings) is None or url is None:
         return None
     return lambda partition: open_store(within(url, f"partition-{partition:05}"))
 
