@@ -140,7 +140,7 @@ class HeadSigned(Fact, frozen=True, tag=True):
     public_key: bytes
     """Ed25519, 32 bytes."""
     signature: bytes
-    """Of the text that `events.logs.heads` describes."""
+    """Of the text that `events.logs.tree_heads` describes."""
 
 
 class HistorySkipped(Fact, frozen=True, tag=True):

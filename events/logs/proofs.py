@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from events.logs.heads import OFFSET_MAX, Head
 from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
+from events.logs.tree_heads import OFFSET_MAX, Head
 
 FORMAT: Final = "topicwright proof 1"
 EVENTS_MAX = 1000

@@ -24,9 +24,9 @@ import msgspec
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.followed import indexed_under
-from events.logs.heads import Head
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import EMPTY_ROOT, Frontier
+from events.logs.tree_heads import Head
 from projections.queries.proving import kept_head as head_in_event
 from projections.queries.query import Query
 from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree

@@ -29,8 +29,8 @@ from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
 from events.codec import encode_event
-from events.logs.heads import Head, HeadSigner
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import NO_LEADER, BrokerId
 from tests.machine.access import tables
 from tests.machine.partitions.real_tables import REAL_VERBS

@@ -17,10 +17,10 @@ from rocksdict import DBRecoveryMode, WriteBatch
 from controller.machine.commands.commands import RecordHead
 from events.catalog import Cause, HeadSigned, TopicReady
 from events.codec import decode_event, encode_event
-from events.logs.heads import Head, HeadSigner
 from events.logs.log import Commit, Entry, LogCorrupted
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_database import Database
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import RequestId, TopicName, shard_key
 from projections.queries.auditing import FINDINGS_MAX, Audit, audit
 from projections.queries.query import Query

@@ -19,9 +19,9 @@ from controller.policy import RequestMetadata
 from events import catalog
 from events.access import Acl, AsksRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
-from events.logs.heads import Head, HeadSigner
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
 from projections.store.tree import head_of
 

@@ -16,8 +16,8 @@ import structlog
 
 from controller.brokers.kraft.missed import root_at
 from controller.brokers.kraft.quorum.node import QuorumNode
-from events.logs.heads import differing
 from events.logs.log import EventLog
+from events.logs.tree_heads import differing
 from projections.store.tree import kept_head
 
 AGAIN_S: Final = 60.0

@@ -18,9 +18,9 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, note, noted
 from events.logs.archive.store import ArchiveStore
-from events.logs.heads import Head
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.tree_heads import Head
 from projections.queries.auditing import audit
 from projections.queries.query import Query
 from projections.store.archived.bases import check_tree, wrong_state

@@ -11,8 +11,8 @@ from controller.http.errors import HttpRequest
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At
 from controller.http.paths import log_heads, overviews, reads
-from events.logs.heads import Head
 from events.logs.log import LogError
+from events.logs.tree_heads import Head
 from projections.shown.json_types import BrokersShape
 from projections.shown.overview_types import SummaryShape
 from projections.store.tree import TreeBehind

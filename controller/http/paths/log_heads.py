@@ -18,9 +18,9 @@ from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import Reader, need_cluster, need_topic
 from controller.http.query_threads import Reading
 from controller.machine.errors import ErrorCode
-from events.logs.heads import OFFSET_MAX, Head
 from events.logs.log import LogError
 from events.logs.proofs import EVENTS_MAX, Proof
+from events.logs.tree_heads import OFFSET_MAX, Head
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,

@@ -10,8 +10,8 @@ import structlog
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
-from events.logs.heads import BadKey, HeadSigner
 from events.logs.log import EventLog, LogError
+from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
 from projections.store.tree import TreeBehind, build_some, kept_head

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from events.logs.heads import BadKey, Head, HeadSigner, differing, log_name, read_public_key
+from events.logs.tree_heads import BadKey, Head, HeadSigner, differing, log_name, read_public_key
 
 HEAD = Head(log=log_name("c", 3), size=7, root="ab" * 32, at_ms=1_700_000_000_000)
 PEM, PKCS8 = Encoding.PEM, PrivateFormat.PKCS8

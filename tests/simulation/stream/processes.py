@@ -24,7 +24,7 @@ from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
-from events.logs.heads import Head, HeadSigner
+from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport

@@ -13,9 +13,9 @@ import pytest
 from controller.cli.main import main
 from controller.serving.history import archiving
 from events.logs.archive.base import Base, bases, fetch_base, put_base
-from events.logs.heads import Head
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.tree_heads import Head
 from projections.store.tree import HEAD, KEPT_LEVEL, head_of
 from tests.projections.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
