@@ -12,7 +12,7 @@ from controller.cli.commands import COMMANDS, Parsers, later
 
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
-    from controller.stream.worker.duties import MakeFleet
+    from controller.stream.worker.owner_tasks import MakeFleet
     from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")

@@ -14,8 +14,8 @@ import structlog
 from controller.engine.faults import Seldom, place_of, trace_of
 from controller.engine.reports import Reports
 from controller.stream.log.transport import KafkaTrouble
-from controller.stream.worker.duties import PartitionDuties
 from controller.stream.worker.engine import Engine
+from controller.stream.worker.owner_tasks import PartitionDuties
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
 

@@ -20,8 +20,8 @@ from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.driver_plain import PlainDriver
-from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
+from controller.stream.worker.owner_tasks import PartitionDuties, Surroundings
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
 from events.logs.tree_heads import Head, HeadSigner

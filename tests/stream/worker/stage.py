@@ -14,8 +14,8 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
+from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, Surroundings
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from controller.stream.worker.partition_history import PartitionHistory
