@@ -3,6 +3,9 @@
 A record is the MessagePack array `[version, at_ms, [command, request_id], [type, field…]]`. The same event always
 has the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The offset is
 not in the bytes: it is the record's place in the log.
+
+Only the log holds secrets, because logins are checked against them. All that shows, exports or prints events uses
+`without_secrets`.
 """
 
 from __future__ import annotations
@@ -11,19 +14,23 @@ from collections.abc import Callable
 from typing import Any, Union
 
 import msgspec
+from msgspec.structs import replace
 
+from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.catalog import (
     EVENT_TYPES,
     EVENT_VERSION,
     Cause,
     ChangeCarriedOut,
     ChangeRejected,
+    Configs,
     CreateRejected,
     CreateRequested,
     Event,
     IsrChanged,
     LeaderElected,
     Recorded,
+    ResourceConfigsChanged,
 )
 from events.names import Offset, TopicName
 from events.values import Fact
@@ -170,3 +177,46 @@ def _what_is_wrong(event: list[Any], why: str) -> str:
     if isinstance(kind, str) and any(kind == known.__name__ for known in EVENT_TYPES):
         return f"malformed event of type {kind!r}: {why}"
     return f"unknown event type {kind!r}"
+
+
+HIDDEN = b"(hidden)"
+"""Stands where a secret is."""
+_SECRETS = (
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.password",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+    "sasl.jaas.config",
+)
+"""The dynamic configs of brokers that are secrets in Kafka, behind whatever listener's name."""
+
+
+def without_secrets(event: Event) -> Event:
+    """The event with its secrets hidden; the same one where it has none."""
+    if isinstance(event, ScramCredentialSet):
+        return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
+    if isinstance(event, LoginSecretDrawn):
+        return replace(event, secret=HIDDEN)
+    if isinstance(event, ResourceConfigsChanged):
+        shown, before = shown_configs(event), None if event.before is None else _shown(event.before)
+        return (
+            event if (shown, before) == (event.configs, event.before) else replace(event, configs=shown, before=before)
+        )
+    return event
+
+
+def shown_configs(event: ResourceConfigsChanged) -> Configs:
+    """The configs of brokers, or of what else has them, with those hidden that are secrets."""
+    return _shown(event.configs)
+
+
+def _shown(configs: Configs) -> Configs:
+    return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
+
+
+def value_without_secrets(record: Recorded, value: bytes) -> bytes:
+    """The canonical bytes of an event with its secrets hidden; `value` itself where it has none."""
+    shown = without_secrets(record.event)
+    return value if shown is record.event else encode_event(record.at_ms, record.cause, shown)

@@ -52,7 +52,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from events.logs.rocksdb_runs import is_valid, last_run, runs_of
+from events.logs.rocksdb_keys import is_valid, last_run, runs_of
 
 VIEWS = "views"
 Page = tuple[list[tuple[bytes, bytes]], bool]
@@ -78,7 +78,7 @@ class Database:
 
     A RocksDB iterator or column family keeps the database, and its lock, open even after it was closed. So iterators
     live only inside one call, and `close` waits for it; the errors that RocksDB raises lose their tracebacks (see
-    `rocksdb_errors`), which would hold on to them too.
+    `rocksdb_recovery`), which would hold on to them too.
     """
 
     def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:

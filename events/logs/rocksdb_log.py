@@ -28,10 +28,9 @@ from rocksdict import WriteBatch
 
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
-from events.logs.rocksdb_batch import STATE, batch_of, drop, forget
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_recovery import DurableMark, identify, make_folder, open_checked
+from events.logs.rocksdb_keys import KEPT, NEXT_KEY, REQUEST, SHARD, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
 
 DEFAULT_CACHE_BYTES = 64 << 20
 """64 MiB: what the block cache takes where the opener does not say."""
@@ -112,7 +111,7 @@ class RocksDbLog(WholeLog):
         first = self._next_offset
         if not commit.entries:
             return first
-        batch, end = batch_of(commit, first, database)
+        batch, end = _commit_batch(commit, first, database)
         self._put(database, batch)
         self._next_offset = end
         return first
@@ -136,13 +135,13 @@ class RocksDbLog(WholeLog):
         assert start <= offset < self.durable_offset, "what is dropped is here, and durable"
         here = {one: self.read_one(one) for one in kept}
         self._start_offset = offset  # readers look into the archive before anything is gone
-        self._put(database, drop(database, start, offset, here, names))
+        self._put(database, _drop_batch(database, start, offset, here, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
         """Take out of the index some runs of events that were dropped, under the keys of names, and state keys that
         are in the archive. Raises LogWriteError."""
         database = self._writable()
-        self._put(database, forget(database, runs, state))
+        self._put(database, forget_batch(database, runs, state))
 
     def flush(self) -> int:
         with self._flushing:
@@ -247,3 +246,67 @@ class RocksDbLog(WholeLog):
         if not self._closed:
             self._closed = True
             self._mark.close()
+
+
+def _commit_batch(commit: Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
+    """The RocksDB batch of a commit whose events begin at `first`, and the next offset after it."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    put = batch.put
+    shard = request = None
+    shard_key = request_key = b""
+    offset = first
+    for entry in commit.entries:
+        here = pack(offset)
+        put(here, entry.value)
+        if entry.shard_key != shard:
+            if shard is not None:
+                put(shard_key, pack(offset - 1), views)
+            shard = entry.shard_key
+            shard_key = run_prefix(SHARD, shard) + here
+        if entry.request_id != request:
+            if request:
+                put(request_key, pack(offset - 1), views)
+            request = entry.request_id
+            request_key = run_prefix(REQUEST, request) + here
+        offset += 1
+    put(shard_key, pack(offset - 1), views)
+    if request:
+        put(request_key, pack(offset - 1), views)
+    for key, value in commit.state.items():
+        if value is None:
+            batch.delete(STATE + key, views)
+        else:
+            put(STATE + key, value, views)
+    put(NEXT_KEY, pack(offset), views)
+    return batch, offset
+
+
+def _drop_batch(
+    database: Database, start: int, to: int, kept: Mapping[int, bytes], names: Iterable[bytes]
+) -> WriteBatch:
+    """The batch by which the events from `start` on, below `to`, go, but for some, which are `kept`. `names` are the
+    keys of the index under which the event at `to` is: a run that began before it begins there."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    batch.delete_range(pack(start), pack(to))
+    for offset, value in kept.items():
+        batch.put(KEPT + pack(offset), value, views)
+    for name in names:
+        run = database.last_run(name, start, to)
+        if run is not None and run < to:
+            last = database.get_view(name + pack(run))
+            if last is not None and last >= pack(to):
+                batch.put(name + pack(to), last, views)
+    batch.put(START_KEY, pack(to), views)
+    return batch
+
+
+def forget_batch(database: Database, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes]) -> WriteBatch:
+    """The batch by which the index has nothing more of some runs of events under the keys of names, and the state
+    nothing under some keys. What is one run now may have been written as several."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    for name, run in runs:
+        for offset in run:
+            batch.delete(name + pack(offset), views)
+    for key in state:
+        batch.delete(STATE + key, views)
+    return batch

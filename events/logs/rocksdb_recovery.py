@@ -20,29 +20,86 @@ the last offset without gap or overlap, the views know the same next offset, and
 itself checks the checksum of all that it reads, and the size of every file.
 
 What it does not do: read every event. Damage inside a table file shows when that block is read.
+
+`classify` is the one place that tells RocksDB's errors apart: rocksdict raises nearly all of them as plain `Exception`,
+so only their text differs. Every LogError keeps RocksDB's words, which name the file and the position.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from rocksdict import DBRecoveryMode, WriteBatch
+from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.logs import log
-from events.logs.log import check_regular
+from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_keys import NEXT_KEY, START_KEY
+
+_CORRUPTED = ("Corruption", "ended early")
+_CLOSING = ("Already mutably borrowed",)
+_READING = ("While opening a file for sequentially reading", "While open a file for random read")
+_LOCKED = ("lock hold by current process", "While lock file")
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_FILE = re.compile(r"\S*/(\d+\.(?:sst|log)|MANIFEST-\d+)")
+_DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
+
+
+def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError) -> LogError:
+    """The LogError that an exception of RocksDB or of the file system stands for; `otherwise` if it is none of ours.
+
+    A file that RocksDB names is reported as one of `path`, also where it was opened by another name, as a look does.
+    Takes the exception's traceback away: its frames hold iterators, and those would keep the database locked for as
+    long as somebody keeps the error.
+    """
+    if isinstance(error, LogError):
+        return error
+    error.__traceback__ = None
+    text = _FILE.sub(lambda found: str(path / found[1]), str(error))
+    if isinstance(error, DbClosedError) or _says(text, _CLOSING):
+        return LogClosed(f"the log in {path} is closed")
+    if _says(text, _DENIED):
+        return LogAccessDenied(f"{path}: this user may not read or write there ({text}); change its owner or mode")
+    if _says(text, _LOCKED):
+        return LogLocked(str(path), lock_holder(path / "LOCK"))
+    if _says(text, _FULL):
+        return LogDiskFull(f"{path}: no room left ({text}); make room, nothing that was answered is lost")
+    if _says(text, _CORRUPTED) or (_says(text, _READING) and "No such file" in text):
+        return LogCorrupted(f"{path} is damaged ({text}); restore the folder from a copy")
+    return otherwise(f"{path}: {text}")
+
+
+def _says(text: str, any_of: tuple[str, ...]) -> bool:
+    return any(each in text for each in any_of)
+
+
+def lock_holder(lock: Path) -> int | None:
+    """The process that holds a POSIX lock on a file, as Linux reports it; None where it does not.
+
+    The file is not opened: closing it again would drop the lock if this very process held it.
+    """
+    try:
+        inode = lock.stat().st_ino
+        table = Path("/proc/locks").read_text()
+    except OSError:
+        return None
+    for line in table.splitlines():
+        fields = line.split()
+        if len(fields) >= 6 and fields[1] == "POSIX" and fields[5].endswith(f":{inode}"):
+            pid = int(fields[4])
+            return pid if pid > 0 else None
+    return None
+
 
 FORMAT = 1
 """The version of the layout that `rocksdb_database` describes."""
 
-NEXT_KEY = b"mnext"
-START_KEY = b"mstart"
 _FORMAT_KEY = b"mformat"
 _CLUSTER_KEY = b"mcluster"
 _EVENTS_KEY = b"mevents"

@@ -1,27 +1,243 @@
-"""The snapshots of a log, in the folder `snapshots` in its own: one file for each, named by its offset.
+"""Snapshots of a log: the state keys at one offset, each in a file that is written once and never changed.
 
-    snapshots/00000000000000250000.snapshot     the state after event 249,999 (see `events.logs.snapshot_file`)
-    snapshots/….snapshot.tmp                    one that is being written, or that a dead process left
+    snapshots/00000000000000250000.snapshot     in the log's folder: the state after event 249,999
+    snapshots/….snapshot.tmp                    being written, or left by a process that died
 
-A snapshot is a copy of what the events say: any of them may be deleted at any time. One that is damaged, of another
-log, or of events that the log does not have (it was restored from an older copy, or a torn tail was cut off) counts
-as none.
+    TWSNAP01             eight bytes
+    blocks               some pairs each, in key order: MessagePack of [key, value, key, value …], compressed by zlib
+    head                 MessagePack of `Head`: what it is a snapshot of, and where each block is
+    position of the head eight bytes, its CRC-32 four bytes, then TWSNAP01 again
 
-What it does not do: say when one is taken, and what is in it; that is `projections.store.snapshotting`.
+Method. The file is written under a temporary name, synced and renamed. The head has a checksum of each block, and the
+end one of the head, so readers detect a flipped byte. Keys are found by binary search in the head: a page of some
+topics reads some blocks, however many there are.
+
+A snapshot only repeats what the events say: any of them may be deleted at any time. A damaged snapshot, one of another
+log, or one of events that the log lacks (it was restored from an older copy, or a torn tail was cut off) is ignored.
+
+Non-goals: when to take a snapshot, and what its keys mean; see `projections.store.snapshotting`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
+
+import msgspec
 
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog
-from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.codec import UNREADABLE
+from events.logs.log import EventLog, key_range, open_regular
+
+FORMAT = 1
+_MAGIC = b"TWSNAP01"
+_END = struct.Struct(">QI8s")
+_BLOCK_BYTES = 32 << 10
+UNPACKED_BYTES_MAX = 128 << 20
+"""A block ends with the pair that fills it, which may be an event."""
+_HEAD_BYTES_MAX = 64 << 20
+"""Of a block before it is compressed: what a page of a hundred topics reads."""
+_COMPRESSION = 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class SnapshotDamaged(Exception):
+    """A snapshot that cannot be used: not whole, changed since it was written, or a newer release's. The message names
+    the file and says why; whoever has the log goes on without it, and it is made anew."""
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """Where a block is, and what is in it."""
+
+    first_key: bytes
+    position: int
+    size: int
+    checksum: int
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True):
+    """What a snapshot is of: the state after the last event before `offset`, the next of the log then."""
+
+    cluster_id: str
+    offset: int
+    event_version: int
+    last_event: int
+    """The CRC-32 of the bytes of the event at `offset` - 1: a log with another one there has another history."""
+    format: int = FORMAT
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The end of the file."""
+
+    about: SnapshotInfo
+    blocks: tuple[Block, ...]
+
+
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+
+
+def write_snapshot(path: Path, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a snapshot of pairs in the order of their keys to a file that is not there yet, and sync it; its size.
+
+    Raises OSError, and what `pairs` raises; then the file may be there in part.
+    """
+    blocks: list[Block] = []
+    with path.open("xb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(_MAGIC)
+        for packed in _packed(pairs):
+            stored = zlib.compress(_encode(packed), _COMPRESSION)
+            blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
+            file.write(stored)
+        head, place = _encode(Head(about, tuple(blocks))), file.tell()
+        file.write(head + _END.pack(place, zlib.crc32(head), _MAGIC))
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()
+
+
+def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
+    packed: list[bytes] = []
+    room = _BLOCK_BYTES
+    for pair in pairs:
+        packed += pair
+        room -= len(pair[0]) + len(pair[1])
+        if room <= 0:
+            yield packed
+            packed, room = [], _BLOCK_BYTES
+    if packed:
+        yield packed
+
+
+class Snapshot:
+    """A snapshot, open for reading: `get` and `scan` are those of `EventLog`, of the state as it was at `offset`.
+
+    Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged, and OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        self._file = open_regular(path)
+        try:
+            self._head = self._read_head()
+        except BaseException:
+            self.close()
+            raise
+        self._first_keys = [block.first_key for block in self._head.blocks]
+        self._last: tuple[int, list[bytes]] = (-1, [])
+        """The block that was read last: who looks for names in their order reads each once."""
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def about(self) -> SnapshotInfo:
+        """What it is a snapshot of."""
+        return self._head.about
+
+    @property
+    def offset(self) -> int:
+        """The offset of the first event that it does not count."""
+        return self._head.about.offset
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a state key, or None."""
+        number = bisect_right(self._first_keys, key) - 1
+        block = self._block(number) if number >= 0 else []
+        return next((block[at + 1] for at in range(0, len(block), 2) if block[at] == key), None)
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`."""
+        lower, upper = key_range(prefix, start_after)
+        for number in range(max(0, bisect_right(self._first_keys, lower) - 1), len(self._first_keys)):
+            if upper is not None and self._first_keys[number] >= upper:
+                return
+            block = self._block(number)
+            for at in range(0, len(block), 2):
+                key = block[at]
+                if key >= lower and (upper is None or key < upper):
+                    yield key, block[at + 1]
+
+    def check(self) -> None:
+        """Read all of it."""
+        for number in range(len(self._first_keys)):
+            self._stored(number)
+
+    def _block(self, number: int) -> list[bytes]:
+        at, block = self._last
+        if at == number:
+            return block
+        try:
+            unpacking = zlib.decompressobj()
+            unpacked = unpacking.decompress(self._stored(number), UNPACKED_BYTES_MAX)
+            if not unpacking.eof:
+                raise self._damaged(f"block {number} does not end within {UNPACKED_BYTES_MAX} bytes")
+            block = _decode_block(unpacked)
+        except (zlib.error, *UNREADABLE) as error:
+            raise self._damaged(str(error)) from None
+        if len(block) % 2:
+            raise self._damaged(f"block {number} has a key without a value")
+        self._last = (number, block)
+        return block
+
+    def _stored(self, number: int) -> bytes:
+        block = self._head.blocks[number]
+        is_inside = 0 <= block.position <= block.position + block.size <= self.size
+        stored = os.pread(self._file, block.size, block.position) if is_inside else b""
+        if not is_inside or zlib.crc32(stored) != block.checksum:
+            raise self._damaged(f"{block.size} bytes at {block.position} are not as they were written")
+        return stored
+
+    def _read_head(self) -> Head:
+        size = os.fstat(self._file).st_size
+        end = os.pread(self._file, _END.size, max(0, size - _END.size))
+        if len(end) < _END.size or size < len(_MAGIC) + _END.size:
+            raise self._damaged(f"it has {size} bytes, and no end")
+        place, checksum, magic = _END.unpack(end)
+        if magic != _MAGIC:
+            raise self._damaged("it does not end as a snapshot does")
+        length = size - _END.size - place
+        head = os.pread(self._file, length, place) if 0 <= length <= _HEAD_BYTES_MAX else b""
+        if zlib.crc32(head) != checksum:
+            raise self._damaged("its head is not as it was written")
+        try:
+            decoded = _decode_head(head)
+        except UNREADABLE as error:
+            raise self._damaged(str(error)) from None
+        if decoded.about.format > FORMAT:
+            raise self._damaged(f"it is in format {decoded.about.format}; this release reads up to {FORMAT}")
+        return decoded
+
+    def _damaged(self, why: str) -> SnapshotDamaged:
+        return SnapshotDamaged(f"{self.path}: {why}")
+
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"(\d{20})\.snapshot")
@@ -74,12 +290,12 @@ def newest_snapshot(log: EventLog) -> int | None:
         return snapshot.offset
 
 
-def about_at(log: EventLog, offset: int) -> About:
+def about_at(log: EventLog, offset: int) -> SnapshotInfo:
     """What a snapshot of a log says of itself; `offset` is above 0. Raises LogError."""
-    return About(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
+    return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
-def put_snapshot(log: EventLog, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+def put_snapshot(log: EventLog, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
     """Keep a snapshot of these pairs, in the order of their keys; its size in bytes. One at a time.
 
     It is there whole, or not at all, whenever the process dies. Raises OSError, and what `pairs` raises.

@@ -1,8 +1,8 @@
-"""Heads of a log: a size, the root of the Merkle tree over so many events, and who says so.
+"""Signed tree heads of a log, and proofs that events are in it.
 
-Whoever keeps a head can find out later whether anybody, with whatever access to the disk, changed, dropped, swapped or
-cut off events below it. A head that is signed (Ed25519, RFC 8032) shows besides that the service with that key has said
-so, and when. What is signed is plain text, so that other programs can check it:
+A head is a size and the root of the Merkle tree over that many events. Whoever stored a head can later detect that
+events below it were changed, dropped, reordered or truncated. A signature (Ed25519, RFC 8032) also shows which service
+issued the head, and when. The signed text is plain, so that other programs can check it:
 
     topicwright log head 1
     LOG
@@ -10,7 +10,10 @@ so, and when. What is signed is plain text, so that other programs can check it:
     ROOT, in hexadecimal digits
     TIME, in ms since the epoch
 
-each line ended by a line feed. LOG is the cluster's id, of a log in partitions with `/` and the partition's number.
+each line ended by a line feed. LOG is the cluster id; in a partitioned log `/` and the partition number follow.
+
+A proof holds the bytes of events, their offsets, and their paths to a head. It is self-contained: checking it needs
+neither the service nor the log, only a trusted head or public key. `docs/verify_proof.py` does so without this project.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from msgspec import Meta
+
+from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
 
 KEY_FILE_BYTES_MAX = 1 << 16
 OFFSET_MAX = 2**63 - 1
@@ -130,3 +135,64 @@ def _key(path: Path, load: Callable[[bytes], object]) -> object:
 def _wrong_kind(path: Path, key: object, kind: str, how: str) -> BadKey:
     found = "no key that can be read" if key is None else f"a key of another kind ({type(key).__name__.lstrip('_')})"
     return BadKey(f"{path} holds {found}; it must be an Ed25519 {kind} key in PEM: {how}")
+
+
+FORMAT: Final = "topicwright proof 1"
+EVENTS_MAX = 1000
+FILE_BYTES_MAX = 64 << 20
+"""Of a file that holds a proof: the largest that is made has a tenth of it."""
+
+_Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
+
+
+class ProvedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event at its place. `value` are its canonical bytes; where it holds a secret there is only `leaf`, their hash,
+    which shows that something stands there, and not what."""
+
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+    path: Annotated[tuple[_Hash, ...], Meta(max_length=PATH_LENGTH_MAX)]
+    value: bytes = b""
+    leaf: _Hash | None = None
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `topicwright prove` writes. `about` is what was to be proved, and itself not proved; `next_offset` is where
+    further events of it begin, which are not in here."""
+
+    about: str
+    head: Head
+    events: Annotated[tuple[ProvedEvent, ...], Meta(min_length=1, max_length=EVENTS_MAX)]
+    next_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | None = None
+    format: Literal["topicwright proof 1"] = FORMAT
+
+
+class ProofFails(ValueError):
+    """The proof does not hold, or is none; the message says where."""
+
+
+def read_proof(text: bytes) -> Proof:
+    """The proof in the text of a file. Raises ProofFails."""
+    if len(text) > FILE_BYTES_MAX:
+        raise ProofFails(f"it is larger than {FILE_BYTES_MAX} bytes: no proof is")
+    try:
+        return msgspec.json.decode(text, type=Proof)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise ProofFails(f"it is not a proof: {error}") from None
+
+
+def check_paths(proof: Proof) -> None:
+    """Raise ProofFails unless every event stands where it says under the root of the proof's head, each once."""
+    head, before = proof.head, -1
+    for event in proof.events:
+        if event.offset <= before:
+            raise ProofFails(f"event {event.offset}: it comes after event {before}, which is not the order of the log")
+        before = event.offset
+        if (event.leaf is None) != bool(event.value):
+            raise ProofFails(f"event {event.offset}: it has either its bytes or their hash")
+        leaf = event.leaf if event.leaf is not None else leaf_hash(event.value)
+        root = root_from_inclusion(leaf, event.offset, head.size, event.path)
+        if root is None or root.hex() != head.root:
+            raise ProofFails(
+                f"event {event.offset}: it is not what stood there when the log had {head.size} events and root "
+                f"{head.root}"
+            )

@@ -1,26 +1,27 @@
-"""Bases: copies of a whole partition's log as it is at one offset, beside its archive, which empty folders begin with.
+"""Copies beside an archive, from which empty folders start: bases of whole partitions, and snapshots.
 
-    bases/OFFSET.json            what it is of, and its parts (`Base`), written last
-    bases/OFFSET-HASH.part       a piece of its file, of at most PART_BYTES
+    bases/OFFSET.json                what it is of, and its parts (`Base`), written last
+    bases/OFFSET-HASH.part           a piece of its file, of at most PART_BYTES
+    snapshots/OFFSET-HASH.snapshot   a snapshot as it is in the folder (`events.logs.snapshots`)
 
-What it is for: a worker or a gateway whose folder is empty need not read its partition from the first record on. In a
-base is all that the database of the log holds: the state, the indexes and the tree, and the events that are not
-archived; those before are read from the archive. So it is made of a log that has dropped what is archived, and its
-size does not grow with the log but by some bytes an event, for the tree and the births.
+A worker or gateway whose folder is empty downloads the newest base instead of reading its partition from the first
+record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not archived;
+older events are read from the archive. So it is taken of a log that has dropped its archived events, and its size grows
+only by some bytes an event, for the tree and the creation index. The file has the format of a snapshot; its pairs are
+the database's own. A key of eight bytes that begins with 00 is an event's offset.
 
-The file is one of `events.logs.snapshot_file`: its pairs are the database's own, a key of eight bytes that begins with
-00 being an event's.
-
-What it does not do: prove where it comes from. Who can write to the place can change what empty folders begin with, as
-who can write to a data folder can: `projections.store.archived.bases` holds it against its archive and its events.
+Non-goal: authenticity. Whoever can write to the store can change what empty folders start with, as whoever can write to
+a data folder can. `projections.store.archived.bases` checks a base against its archive and its events, and
+`open_snapshot` a snapshot against the log.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final
@@ -46,7 +47,8 @@ from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
-from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.logs.snapshot_file import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
+from events.logs.snapshots import add_snapshot, snapshot_content, snapshot_offsets
 
 KEPT: Final = 2
 """So many bases stay: the newest, and one more for who is reading it, or where the newest is damaged."""
@@ -112,7 +114,7 @@ def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
     parts: list[Stored] = []
     with TemporaryDirectory(prefix="topicwright-base-") as folder:
         path = Path(folder) / "base"
-        write_snapshot(path, About(base.cluster_id, base.offset, base.event_version, 0), pairs)
+        write_snapshot(path, SnapshotInfo(base.cluster_id, base.offset, base.event_version, 0), pairs)
         with path.open("rb") as file:
             while content := file.read(PART_BYTES):
                 parts.append(Stored.of(content))
@@ -213,3 +215,44 @@ def _let_go(place: ArchiveStore, newest: Base) -> None:
     for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):
         if int(found[1]) < min(stay):
             place.remove(f"{_BASES}/{found[0]}")
+
+
+_FOLDER = "snapshots"
+_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
+
+
+def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+    """Copy the snapshots of a log that are not beside its archive yet, and remove those that are too many there. Raises
+    ArchiveAway, OSError."""
+    there = _there(place)
+    for offset in snapshot_offsets(log):
+        if offset not in there:
+            content = snapshot_content(log, offset)
+            there[offset] = f"{_FOLDER}/{offset:020}-{_hash(content)}.snapshot"
+            place.write(there[offset], content)
+    for offset in too_many(sorted(there)):
+        place.remove(there[offset])
+
+
+def fetch_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
+    """Copy the snapshots that a log has not, the newest first; how many. Those that are not as they were put are passed
+    over. `rest` is called between two. Raises ArchiveAway, OSError."""
+    here, added = set(snapshot_offsets(log)), 0
+    for offset, name in sorted(_there(place).items(), reverse=True):
+        if offset in here or offset > log.durable_offset:
+            continue
+        rest()
+        content = place.read(name)
+        if content is not None and name.endswith(f"-{_hash(content)}.snapshot"):
+            add_snapshot(log, offset, content)
+            added += 1
+    return added
+
+
+def _there(place: ArchiveStore) -> dict[int, str]:
+    found = filter(None, map(_NAME.fullmatch, place.names(_FOLDER)))
+    return {int(one[1]): f"{_FOLDER}/{one[0]}" for one in found}
+
+
+def _hash(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """What an archive says of itself, and what a log keeps of its archive.
 
-    archive.json                 of which log it is (`About`), and by whom it is written (`Writer`)
+    archive.json                 of which log it is (`ArchiveInfo`), and by whom it is written (`Writer`)
     writer.json
     manifests/START.json         one for each segment (`Manifest`); a segment without one is not there
     events/START-HASH.parquet    its events (`segment`)
@@ -114,7 +114,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Of which log an archive is; `history` tells apart logs of one cluster (see `history_of`)."""
 
     cluster_id: Name
@@ -146,12 +146,12 @@ class Noted(msgspec.Struct, frozen=True):
 _T = TypeVar("_T")
 
 
-def read_about(place: ArchiveStore) -> About | None:
+def read_about(place: ArchiveStore) -> ArchiveInfo | None:
     """Of which log the archive is, None where there is none. Raises ArchiveError."""
-    return read_object(place, _ABOUT, About)
+    return read_object(place, _ABOUT, ArchiveInfo)
 
 
-def write_about(place: ArchiveStore, about: About) -> None:
+def write_about(place: ArchiveStore, about: ArchiveInfo) -> None:
     """Begin an archive. Raises ArchiveError."""
     write_object(place, _ABOUT, about)
 
@@ -195,7 +195,7 @@ def find_manifest(place: ArchiveStore, start: int) -> Manifest | None:
     return found
 
 
-def read_chain(place: ArchiveStore) -> tuple[About, list[Manifest]]:
+def read_chain(place: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
     """Of which log an archive is, and its segments, from the first event on without a gap.
 
     Raises ArchiveError; ArchiveForeign where there is no archive.

@@ -1,27 +1,122 @@
-"""The events of an archived segment, as Parquet: columns for SQL, as an export has them, and `canonical`, the bytes of
-an event where the column `value`, which shows no secrets, has others.
+"""The objects of an archived segment: its events as Parquet, and the index of its topics and requests.
 
-Rows are in the order of offsets, in groups of so many each: who wants some events unpacks one group and two columns.
+Events have the columns of an export, for SQL, and `canonical`: the bytes of an event where the column `value`, which
+hides secrets, differs. Rows are in offset order, in row groups, so that reading some events decompresses one group and
+two columns. An archive may be forged, so nothing is decompressed before its size is known (`pages`): a group holds at
+most GROUP events of about GROUP_BYTES, and `value` and `canonical` are written without a dictionary.
 
-An archive may be forged, so nothing is unpacked before its size is known (`pages`): a group holds at most GROUP events,
-about GROUP_BYTES of them, and `value` and `canonical` stand in it byte by byte, without a dictionary.
+The index is a file in the format of snapshots (`events.logs.snapshots`): names in order, in blocks with checksums, so
+that one name is found without reading the others.
+
+    t SHARD_KEY NUL, r REQUEST_ID NUL     runs of events of that name: MessagePack of [gap, length, gap, length …]; gaps
+                                          are counted from the segment's start and from the end of the run before
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
-from events.logs.archive.index import IndexBuilder
-from events.logs.archive.manifest import About, ArchiveDamaged, Manifest, Stored
+from events.followed import indexed_under
+from events.logs.archive.manifest import ArchiveDamaged, ArchiveInfo, Manifest, Stored
 from events.logs.archive.pages import BadPages, Sizes, check_footer, sizes
+from events.logs.log import LogCorrupted
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.rocksdb_batch import REQUEST, SHARD
+from events.logs.rocksdb_runs import run_prefix
+from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[int]).decode
+
+
+class IndexBuilder:
+    """Takes the events of a segment in order."""
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._runs: dict[bytes, list[int]] = {}
+        self._ends: dict[bytes, int] = {}
+
+    def add(self, record: Recorded) -> None:
+        """One more event."""
+        for kind, of_requests in ((SHARD, False), (REQUEST, True)):
+            name = indexed_under(record, of_requests)
+            if name or not of_requests:
+                self._take(run_prefix(kind, name), record.offset)
+
+    def content(self, cluster_id: str, last_event: bytes, event_version: int = EVENT_VERSION) -> bytes:
+        """The file."""
+        about = SnapshotInfo(cluster_id, max(self._ends.values()), event_version, zlib.crc32(last_event))
+        return packed(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
+
+    def _take(self, key: bytes, offset: int) -> None:
+        runs = self._runs.setdefault(key, [])
+        end = self._ends.get(key, self._start)
+        if runs and end == offset:
+            runs[-1] += 1
+        else:
+            runs += (offset - end, 1)
+        self._ends[key] = offset + 1
+
+
+def packed(about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A file of pairs in the order of their keys."""
+    with TemporaryDirectory(prefix="topicwright-index-") as folder:
+        path = Path(folder) / "index"
+        write_snapshot(path, about, pairs)
+        return path.read_bytes()
+
+
+class SegmentIndex:
+    """The index of a segment, open for reading in any thread."""
+
+    def __init__(self, file: Snapshot, start: int) -> None:
+        self._file = file
+        self._start = start
+
+    def runs(self, prefix: bytes) -> list[range]:
+        """The offsets of the events under a name, by its key. Raises LogCorrupted."""
+        try:
+            value = self._file.get(prefix)
+        except (SnapshotDamaged, OSError) as error:
+            raise LogCorrupted(str(error)) from None
+        return [] if value is None else _ranges(self._start, _decode(value))
+
+    def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
+        """The keys of one kind, in order, after one of them (b"": all). Raises LogCorrupted."""
+        try:
+            for key, _ in self._file.scan(kind, after or None):
+                yield key
+        except (SnapshotDamaged, OSError) as error:
+            raise LogCorrupted(str(error)) from None
+
+    def each(self) -> Iterator[tuple[bytes, list[range]]]:
+        """All names with their runs. Raises LogCorrupted."""
+        try:
+            for key, value in self._file.scan():
+                yield key, _ranges(self._start, _decode(value))
+        except (SnapshotDamaged, OSError) as error:
+            raise LogCorrupted(str(error)) from None
+
+
+def _ranges(start: int, runs: Sequence[int]) -> list[range]:
+    found, end = [], start
+    for gap, length in zip(runs[::2], runs[1::2], strict=True):
+        found.append(range(end + gap, end + gap + length))
+        end += gap + length
+    return found
+
 
 GROUP: Final = 8192
 """Events of a group of rows."""
@@ -116,7 +211,7 @@ def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorde
 
 
 def pack_segment(
-    values: Iterator[tuple[int, bytes]], of: About, columns: ColumnMaker, rest: Callable[[], None]
+    values: Iterator[tuple[int, bytes]], of: ArchiveInfo, columns: ColumnMaker, rest: Callable[[], None]
 ) -> PackedSegment:
     """Some events, at least one, made into the objects of a segment. `rest` is called now and then, and may raise.
 

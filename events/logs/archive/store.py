@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -289,3 +290,14 @@ def _sync(folder: Path) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+class Visits:
+    """How many objects of an archive were fetched."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
+"""Counts for the answer that is worked on in this context, where somebody wants to know."""

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
-from events.logs.rocksdb_batch import KEPT, REQUEST, SHARD, STATE, kept
 from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
-from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_runs import pack, run_prefix
+from events.logs.rocksdb_keys import KEPT, REQUEST, SHARD, STATE, pack, run_prefix
+from events.logs.rocksdb_recovery import classify
 
 if TYPE_CHECKING:
     from events.logs.archive.archive import Archive
@@ -203,7 +202,9 @@ class WholeLog:
         """The events at offsets at which there are none any more. Raises LogCorrupted, ArchiveError."""
         found = {}
         if offsets:
-            stayed = zip(offsets, self._read(kept, offsets), strict=True)
+            stayed = zip(
+                offsets, self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets]), strict=True
+            )
             found = {offset: value for offset, value in stayed if value is not None}
         for offset in sorted(offsets):  # so that each group of events in the archive is read once
             self._check_reached(offset)

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 
 from events.logs.archive.manifest import (
     SEGMENT,
-    About,
     ArchiveDamaged,
     ArchiveForeign,
+    ArchiveInfo,
     Manifest,
     Writer,
     find_manifest,
@@ -63,7 +63,7 @@ class Archiver:
         self._log, self._place, self._writer = log, place, writer
         self._columns, self._root, self._rest = columns, root, rest
         self._known, self._stretch = known, segment_events
-        self._about: About | None = None
+        self._about: ArchiveInfo | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
         """Where the next segment begins."""
@@ -92,7 +92,7 @@ class Archiver:
             self.look_again()
             raise
 
-    def _step(self, about: About, end: int | None) -> Manifest | None:
+    def _step(self, about: ArchiveInfo, end: int | None) -> Manifest | None:
         start = next(self._found, None)
         if start is not None:
             return self._taken_over(about, start)
@@ -120,7 +120,7 @@ class Archiver:
     def _begin(self) -> None:
         """See whose archive it is, and how far it is; say that it is us who archive."""
         log, place = self._log, self._place
-        about = About(cluster_id=log.cluster_id, history=history_of(log))
+        about = ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
         found = read_about(place)
         if found is not None:
             _check_about(place, found, about)
@@ -157,7 +157,7 @@ class Archiver:
                 "it from a copy of the archive"
             )
 
-    def _taken_over(self, about: About, start: int) -> Manifest:
+    def _taken_over(self, about: ArchiveInfo, start: int) -> Manifest:
         manifest = read_manifest(self._place, start)
         if start != self.next_offset:
             raise ArchiveDamaged(f"{self._place.url} lacks the segment from offset {self.next_offset} on")
@@ -182,7 +182,7 @@ class Taking:
     def __init__(self, log: EventLog, place: ArchiveStore, root: Root, known: Callable[[], list[Manifest]]) -> None:
         """`known` are the manifests that the log keeps of this archive."""
         self._log, self._place, self._root, self._known = log, place, root, known
-        self._about: About | None = None
+        self._about: ArchiveInfo | None = None
         self._next = 0
         self.begins_anew = False
         """As `Archiver` has it."""
@@ -197,7 +197,7 @@ class Taking:
         Raises ArchiveError, LogError; ArchiveForeign where it has other events than the log."""
         log, place = self._log, self._place
         if self._about is None:
-            found, own = read_about(place), About(cluster_id=log.cluster_id, history=history_of(log))
+            found, own = read_about(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
             self.begins_anew = not log.start_offset and noted(log).url != place.url
             if found is None:
                 return None
@@ -215,9 +215,9 @@ class Taking:
         return manifest
 
 
-def _check_same(place: ArchiveStore, about: About, manifest: Manifest, root: bytes | None) -> None:
+def _check_same(place: ArchiveStore, about: ArchiveInfo, manifest: Manifest, root: bytes | None) -> None:
     """Raise ArchiveForeign for a segment of other events than the log's, which have this root."""
-    _check_about(place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
+    _check_about(place, ArchiveInfo(cluster_id=manifest.cluster_id, history=manifest.history), about)
     if root is None or root.hex() != manifest.tree:
         raise ArchiveForeign(
             f"{place.url} holds other events from offset {manifest.start} on than this log: it is the archive of "
@@ -225,7 +225,7 @@ def _check_same(place: ArchiveStore, about: About, manifest: Manifest, root: byt
         )
 
 
-def _check_about(place: ArchiveStore, found: About, own: About) -> None:
+def _check_about(place: ArchiveStore, found: ArchiveInfo, own: ArchiveInfo) -> None:
     if found.cluster_id != own.cluster_id:
         raise ArchiveForeign(
             f"{place.url} is the archive of cluster {found.cluster_id}, not of {own.cluster_id}: name another place"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
-from events.logs.rocksdb_batch import REQUEST, forget
 from events.logs.rocksdb_database import Database, Page
+from events.logs.rocksdb_keys import REQUEST
+from events.logs.rocksdb_log import forget_batch
 from events.logs.rocksdb_runs import pack, run_prefix
 from tests.events.logs.rocksdb_folders import open_log
 
@@ -60,7 +61,7 @@ def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) ->
     gone = [(run_prefix(REQUEST, name), run) for name, each in runs.items() for run in each if run.start < FORGOTTEN]
     if seed % 2:
         database._views.flush()
-    database.write(forget(database, gone, ()))
+    database.write(forget_batch(database, gone, ()))
     kept = {name: [run for run in each if run.start >= FORGOTTEN] for name, each in runs.items()} | {"never": []}
     for _ in range(300):
         name, at_most = rng.choice(list(kept)), rng.randrange(FORGOTTEN, END + 10)

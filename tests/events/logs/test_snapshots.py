@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs import snapshot_file
+from events.logs import snapshots
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshot_file import About, Block, Head, Snapshot, SnapshotDamaged, write_snapshot
@@ -125,7 +125,7 @@ def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
 def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_snapshot(tmp_path / "one", ABOUT, [(b"a", bytes(1 << 20))])
     assert (tmp_path / "one").stat().st_size < 10_000
-    monkeypatch.setattr(snapshot_file, "UNPACKED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(snapshots, "UNPACKED_BYTES_MAX", 1 << 20)
     with pytest.raises(SnapshotDamaged, match="block 0 does not end within 1048576 bytes"):
         Snapshot(tmp_path / "one").get(b"a")
 

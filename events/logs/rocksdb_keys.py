@@ -1,11 +1,19 @@
-"""The runs of consecutive events of one shard or one request in a RocksDB log: keys of a name, a NUL and an offset,
-with the last offset as their value (`rocksdb_database`)."""
+"""The keys of a RocksDB log (`rocksdb_database` describes them), and its runs of consecutive events of one shard or one
+request: keys of a name, a NUL and an offset, with the last offset as their value."""
 
 from __future__ import annotations
 
 import struct
 
 from rocksdict import Rdict, RdictIter, ReadOptions
+
+STATE = b"s"
+SHARD = b"t"
+REQUEST = b"r"
+KEPT = b"e"
+"""An event that stayed when those around it were dropped."""
+NEXT_KEY = b"mnext"
+START_KEY = b"mstart"
 
 pack = struct.Struct(">Q").pack
 

@@ -1,32 +1,123 @@
-"""The one rule by which everybody reads a partition of the events topic: workers, gateways and replay.
+"""The events topic: its records, the partition that decides a topic, and the one rule by which workers, gateways and replay read it.
 
-Several workers may write a partition for a while, each believing that it owns it, and a command may be decided twice.
-What counts is settled by the order of the topic alone:
+Records. A worker writes one record a command, with all its events, and one when it takes over a partition. A record is a
+MessagePack array that begins with its kind; it holds events as `events.codec` encodes them. An unknown kind or field is
+an error: skipping it would give another history than the one that was written.
 
-- a fence counts if its epoch is exactly one more than the last that counted; of two that claim the same epoch the first
-  in the topic wins, and the writer of the other finds out by reading;
-- a decision counts if it has the epoch of the last fence that counted, and its command is the next one. One of an
-  earlier command was decided before and is ignored; one of a later command means that something is missing: stop;
-- the first fence says which command is the next one. A later fence that knows of more commands than were decided means
-  that something is missing: stop;
-- an offset without a record is no loss by itself: the marker that ends a transaction takes one, and so do the records
-  of a transaction that was aborted. Readers read what is committed (`isolation.level=read_committed`). Where records
-  were compacted away, later ones show it: one is of a later command, or of a later epoch than the next. Kafka itself
-  refuses to read below the first record of a partition.
+The rule. Several workers may write a partition for a while, each believing that it owns it, and a command may be
+decided twice. The order of the topic alone settles what counts:
 
-Events of what counts are numbered from 0 without gaps within the partition. A partition is therefore a whole log, and
-all that holds for a log (its first event is `SettingsChanged`, offsets are contiguous) holds for each.
+- A fence counts if its epoch is exactly one more than the last that counted. If two workers write the same epoch, the
+  first in the topic wins; the other worker finds out by reading.
+- A decision counts if it has the epoch of the last fence that counted and its command is the next one. A decision of an
+  earlier command is a duplicate and is ignored. One of a later command means that records are missing: stop.
+- The first fence says which command is the next one. A later fence that knows of more commands than were decided means
+  that records are missing: stop.
+- An offset without a record is no loss by itself: transaction markers take one, and so do the records of aborted
+  transactions. Readers use `isolation.level=read_committed`. Where records were compacted away, later ones show it: one
+  is of a later command, or of a later epoch than the next. Kafka itself refuses to read below the first record.
+
+Events that count are numbered from 0 without gaps within the partition. So a partition is a whole log, and all that
+holds for a log (its first event is `SettingsChanged`, offsets are contiguous) holds for each.
 
 Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
 
+from struct import iter_unpack
+
 import msgspec
 
-from events.catalog import Fact
-from events.logs.kafka_record import Decided, Fence, RecordError, decode_record
+from events.catalog import EVENT_VERSION, Fact
+from events.codec import UNREADABLE
 from events.logs.log import LogCorrupted
+from events.names import ShardKey
+
+
+class RecordError(Exception):
+    """Bytes in the events topic that this release cannot take; says why."""
+
+
+class RecordFromNewerVersion(RecordError):
+    """A newer release writes this partition: this one would not understand all of its events."""
+
+
+class Fence(Fact, frozen=True, tag="fence"):
+    """From here on only `writer` writes this partition, under `epoch`; see `events.logs.kafka_fold` for when."""
+
+    epoch: int
+    """One more than the epoch of the fence before; 1 for the first."""
+    writer: str
+    """Unique to one claim of one process."""
+    release: str
+    """The release of Topicwright that the writer runs."""
+    event_version: int
+    """The newest event version that the writer may write."""
+    events: tuple[bytes, ...] = ()
+    """`SettingsChanged`, where the writer's settings or release are not those of the partition."""
+    next_source: int = 0
+    """The offset of the next command to be decided, as far as the writer knew."""
+
+
+class Decided(Fact, frozen=True, tag="decided"):
+    """A command was decided. Without events it changed nothing, and the record only says that it was seen."""
+
+    epoch: int
+    source_offset: int
+    """The command's offset in the same partition of the commands topic."""
+    events: tuple[bytes, ...]
+    answers: bytes = b""
+    """The answers that the decision gives, as `controller.stream.log.answers` encodes them; empty for none."""
+    fault: str = ""
+    """Why the command could not be decided: it was passed over."""
+
+
+Record = Fence | Decided
+
+encode_record = msgspec.msgpack.Encoder().encode
+"""The bytes of a record."""
+_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+
+
+def decode_record(value: bytes) -> Record:
+    """The record in `value`. Raises RecordError, or RecordFromNewerVersion for a fence of a newer event version."""
+    try:
+        record = _decoder.decode(value)
+    except UNREADABLE as error:
+        why = f"not a record that this release knows ({error}); a newer release may have written it"
+        raise RecordError(why) from None
+    if isinstance(record, Fence) and record.event_version > EVENT_VERSION:
+        raise RecordFromNewerVersion(
+            f"written by release {record.release} in event version {record.event_version}; "
+            f"this release reads up to {EVENT_VERSION}: run {record.release}, or a later one"
+        )
+    return record
+
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def partition_of(key: ShardKey, partitions: int) -> int:
+    """The partition, 0 to `partitions` - 1, of a shard key."""
+    return (murmur2(key.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2, as an unsigned number of 32 bits."""
+    length = len(data)
+    whole = length & ~3
+    value = _SEED ^ length
+    for (word,) in iter_unpack("<I", data[:whole]):
+        mixed = word * _M & _MASK
+        mixed = (mixed ^ mixed >> 24) * _M & _MASK
+        value = value * _M & _MASK ^ mixed
+    if whole < length:
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15
 
 
 class Position(Fact, frozen=True):
