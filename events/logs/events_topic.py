@@ -44,7 +44,7 @@ class RecordFromNewerVersion(RecordError):
 
 
 class Fence(Fact, frozen=True, tag="fence"):
-    """From here on only `writer` writes this partition, under `epoch`; see `events.logs.kafka_fold` for when."""
+    """From here on only `writer` writes this partition, under `epoch`; see `events.logs.events_topic` for when."""
 
     epoch: int
     """One more than the epoch of the fence before; 1 for the first."""

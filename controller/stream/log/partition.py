@@ -34,7 +34,7 @@ from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.logs.archive.manifest import note, noted
 from events.logs.archive.store import ArchiveStore
-from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.events_topic import START, PartitionFold, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog

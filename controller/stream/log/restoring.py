@@ -1,7 +1,7 @@
 """Writing the events topic back to Kafka, from the folders of workers and gateways, after Kafka lost it.
 
 Method. Of each partition the folder that is furthest along is taken. Its events are written in fences, as many as keep
-the epoch above that of every worker before; the first says which command is the next one (`events.logs.kafka_fold`).
+the epoch above that of every worker before; the first says which command is the next one (`events.logs.events_topic`).
 All partitions are written in one transaction: readers see all or nothing, and a restore that was killed is repeated.
 
 What it does not do: bring back records without events, such as dry runs, or their answers. Commands that Kafka has
@@ -28,7 +28,7 @@ from controller.stream.log.partition import Reached, stored_place
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_fold import Position
+from events.logs.events_topic import Position
 from events.logs.kafka_record import Fence, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading
 from projections.replay.log.secondary import Look

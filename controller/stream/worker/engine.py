@@ -2,7 +2,7 @@
 
 It knows neither consumer groups nor Faust. A driver has it claim the partitions that it was assigned, feeds it their
 commands, and has it give up those that are taken away; who really owns a partition is settled in the events topic
-alone, by the rule of `events.logs.kafka_fold`.
+alone, by the rule of `events.logs.events_topic`.
 
 - `claim`: read the partition to its end, write a fence with the next epoch, read up to it. If ours counts, nobody
   else's records do from there on, and the state is the fold of everything before. Commands go on where that says.

@@ -1,6 +1,6 @@
 """What has to be known of an events topic before its events can be read side by side.
 
-Which records count is decided by those before them, from the beginning of each partition on (`events.logs.kafka_fold`).
+Which records count is decided by those before them, from the beginning of each partition on (`events.logs.events_topic`).
 So the topic is folded once, where the replay was started, and what is kept of it lets tasks begin anywhere: every some
 ten thousand events the fold's position, with the time there. The events that concern every topic are kept whole: they
 are few, and every fold needs them. Where each partition ends is settled before the fold begins.
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from events.codec import EventDecodeError, decode_event
-from events.logs.kafka_fold import KEEP_ALL, START, PartitionFold, Position
+from events.logs.events_topic import KEEP_ALL, START, PartitionFold, Position
 from events.logs.kafka_record import RecordError
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError

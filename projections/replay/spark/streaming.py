@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.events_topic import START, PartitionFold, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 from projections.replay.log.kafka_scan import check_begins, folded

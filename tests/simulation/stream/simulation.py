@@ -14,7 +14,7 @@ import msgspec
 
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionFold
 from events.logs.log import EventLog
 from tests.machine.audit.lives import Lives
 from tests.simulation import virtual_time

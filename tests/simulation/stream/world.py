@@ -17,7 +17,7 @@ from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionFold
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from events.catalog import Event, PartitionsAdded, TopicCreated, TopicDeleted
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionFold
 
 WITHIN_S = 240
 """So long may sending again take before a request counts as lost: Kafka may be gone for a minute."""
