@@ -19,8 +19,7 @@ from controller.stream.log.answers import decode_answers
 from controller.stream.log.commands_topic import CommandError, CommandFromNewerVersion, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
-from events.logs.events_topic import PartitionFold
-from events.logs.kafka_record import Fence, decode_record
+from events.logs.events_topic import Fence, PartitionFold, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
 

@@ -28,8 +28,7 @@ from controller.stream.log.partition import Reached, stored_place
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
-from events.logs.events_topic import Position
-from events.logs.kafka_record import Fence, encode_record
+from events.logs.events_topic import Fence, Position, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading
 from projections.replay.log.secondary import Look
 

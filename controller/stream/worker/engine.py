@@ -38,7 +38,7 @@ from controller.stream.log.transport import KafkaTrouble, Topics, Transport
 from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
-from events.logs.kafka_record import Fence, decode_record, encode_record
+from events.logs.events_topic import Fence, decode_record, encode_record
 from events.logs.log import LogCorrupted
 from events.names import RequestId
 

@@ -35,7 +35,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.logs.log import LogError
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."

@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from events.codec import EventDecodeError, decode_event
-from events.logs.events_topic import KEEP_ALL, START, PartitionFold, Position
-from events.logs.kafka_record import RecordError
+from events.logs.events_topic import KEEP_ALL, START, PartitionFold, Position, RecordError
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading

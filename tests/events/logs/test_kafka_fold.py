@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import EVENT_VERSION
-from events.logs.events_topic import START, PartitionFold, Position
-from events.logs.kafka_record import Decided, Fence, Record, RecordError, encode_record
+from events.logs.events_topic import START, Decided, Fence, PartitionFold, Position, Record, RecordError, encode_record
 from events.logs.log import LogCorrupted
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_record import (
+from events.logs.events_topic import (
     Decided,
     Fence,
     Record,

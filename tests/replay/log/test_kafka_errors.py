@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from events.catalog import EVENT_VERSION, Recorded
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic

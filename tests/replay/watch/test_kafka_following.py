@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import CreateAnswered, Recorded
 from events.codec import encode_event
-from events.logs.events_topic import PartitionFold
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, PartitionFold, encode_record
 from events.names import Offset
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.errors import ReplayError

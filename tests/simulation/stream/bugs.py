@@ -12,8 +12,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
-from events.logs.events_topic import PartitionFold, Taken
-from events.logs.kafka_record import Decided, Fence
+from events.logs.events_topic import Decided, Fence, PartitionFold, Taken
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 

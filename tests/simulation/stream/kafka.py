@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from controller.stream.log.transport import KafkaTrouble, Topics
-from events.logs.kafka_record import Fence, decode_record
+from events.logs.events_topic import Fence, decode_record
 from tests.simulation.virtual_time import context_of
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement
 from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
 from events.access import Acl
 from events.catalog import Endpoint
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.names import RequestId
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, codes, in_partition

@@ -18,7 +18,7 @@ from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement
 from controller.stream.gateway.node import GRACE_S
 from controller.stream.gateway.producer import NotProduced
 from events.catalog import Endpoint
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.names import BrokerId, RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, both, codes, in_partition

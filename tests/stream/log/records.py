@@ -10,7 +10,7 @@ from controller.stream.log.answers import encode_answers
 from controller.stream.log.partition import PartitionState
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from events.names import BrokerId, RequestId, TopicId, TopicName
 
 BORN_MS = 1_700_000_000_000

@@ -14,7 +14,7 @@ from controller.stream.log.beginning import BeginningGone
 from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from events.logs.log import LogLocked
 from events.names import RequestId, TopicName
 from projections.store import tree

@@ -11,7 +11,7 @@ from controller.stream.log import restoring
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _Written
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log.secondary import Look
 from projections.store.tree import head_of
 from tests.stream.log.records import Writing, create, joined

@@ -14,7 +14,7 @@ from controller.stream.log.commands_topic import COMMAND_VERSION, CommandFromNew
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, Lost
 from events.catalog import EVENT_VERSION, SettingsChanged
-from events.logs.kafka_record import Decided, Fence, RecordFromNewerVersion, encode_record
+from events.logs.events_topic import Decided, Fence, RecordFromNewerVersion, encode_record
 from events.names import RequestId
 from tests.stream.log.records import create, joined
 from tests.stream.worker.memory_kafka import MemoryKafka
