@@ -10,7 +10,7 @@ import pytest
 from controller.cli import main
 from controller.cli.reads import common
 from controller.stream.log.partition import PartitionState
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.stream.log.records import Writing, create, joined
 

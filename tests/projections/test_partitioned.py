@@ -8,7 +8,7 @@ import pytest
 
 from controller.machine.state import Topic
 from events.catalog import Recorded
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
 from projections.queries.listing import BadPlace, cursor_of, listing
 from projections.queries.moments import BadMoment

@@ -14,8 +14,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 
 from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
 from controller.stream.log.commands_topic import encode_command, key_of
-from events.logs.events_topic import Decided, decode_record
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName
 
 BEGINS_S = 0.5

@@ -20,7 +20,7 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from events.catalog import Verdict
-from events.logs import kafka_partitions
+from events.logs import events_topic
 from events.logs.log import LogError, LogLocked
 from events.logs.proofs import Proof
 from events.logs.rocksdb_errors import lock_holder

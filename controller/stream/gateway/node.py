@@ -43,7 +43,7 @@ from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
 from controller.stream.log.commands_topic import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Query, Questions
 from projections.store.partitioned_store import PartitionedStore

@@ -21,7 +21,7 @@ from controller.machine.commands.commands import (
     TopicCommand,
 )
 from events.codec import UNREADABLE
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
 COMMAND_VERSION = 2

@@ -29,7 +29,7 @@ from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_cluster import PartitionCluster
 from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
 from events.names import Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query

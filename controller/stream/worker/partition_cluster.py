@@ -27,7 +27,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import ShardKey, TopicName, shard_key
 
 CLEAR_S_MIN, CLEAR_S_MAX = 5.0, 30.0

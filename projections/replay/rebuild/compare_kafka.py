@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from controller.machine.state import Topic
 from events.catalog import Partition
 from events.codec import decode_event
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.logs.log import LogError
 from events.names import ShardKey, TopicId, shard_key
 from projections.replay.errors import ReplayError

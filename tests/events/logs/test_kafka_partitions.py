@@ -6,7 +6,7 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.logs.kafka_partitions import murmur2, partition_of
+from events.logs.events_topic import murmur2, partition_of
 from events.names import shard_key
 
 

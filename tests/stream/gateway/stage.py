@@ -22,7 +22,7 @@ from controller.stream.log.commands_topic import decode_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Endpoint
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import RequestId, shard_key
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 

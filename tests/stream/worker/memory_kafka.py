@@ -9,7 +9,7 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.stream.log.commands_topic import encode_command
 from controller.stream.log.transport import KafkaTrouble, Topics, Values
 from controller.stream.worker.partition_decider import Sourced
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 
 TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")

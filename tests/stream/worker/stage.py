@@ -21,7 +21,7 @@ from controller.stream.worker.partition_decider import Copy, Fault
 from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.stream.checking import Found, check_topics
 from tests.stream.log.records import BORN_MS, SETTINGS, joined

@@ -19,8 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from controller.stream.log.commands_topic import encode_command
 from events.catalog import EVENT_VERSION
-from events.logs.events_topic import Fence, encode_record
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import Fence, encode_record, partition_of
 from events.names import shard_key
 from tests.events.logs.test_heads import key_files
 from tests.stream.checking import check_topics, next_source
