@@ -15,8 +15,7 @@ from events.catalog import HeadSigned, Recorded
 from events.codec import decode_event
 from events.hiding import without_secrets
 from events.logs import merkle
-from events.logs.proofs import Proof, ProvedEvent
-from events.logs.tree_heads import Head, log_name
+from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.listing import BadPlace, listing
 from projections.queries.query import NotThere, Query, Questions

@@ -20,8 +20,7 @@ import pytest
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
 from events.logs.merkle import Frontier
-from events.logs.proofs import FILE_BYTES_MAX
-from events.logs.tree_heads import Head, HeadSigner
+from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
 from projections.store.tree import HEAD, head_of
 from tests.cli.changed_proofs import CHANGES
 from tests.cli.commands import CLUSTER_ID, Run, open_log

@@ -16,8 +16,7 @@ from controller.serving.history.log_heads import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
 from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
-from events.logs.proofs import check_paths, read_proof
-from events.logs.tree_heads import Head, HeadSigner
+from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
 from projections.store.tree import HEAD
 from tests.events.logs.test_heads import key_files

@@ -22,9 +22,8 @@ from controller.machine.state import State
 from events.catalog import Verdict
 from events.logs import events_topic
 from events.logs.log import LogError, LogLocked
-from events.logs.proofs import Proof
 from events.logs.rocksdb_errors import lock_holder
-from events.logs.tree_heads import Head
+from events.logs.tree_heads import Head, Proof
 from events.names import RequestId, TopicId
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions

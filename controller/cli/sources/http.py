@@ -13,8 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.cli.sources.http_access import Access, HttpAddress
-from events.logs.proofs import Proof
-from events.logs.tree_heads import Head
+from events.logs.tree_heads import Head, Proof
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
 from projections.shown import json_types, overview_types
 from projections.shown.difference_types import DifferenceShape

@@ -14,7 +14,7 @@ from controller.cli.reads import common
 from controller.cli.sources.http import Refusal, Source
 from controller.cli.terminal.usage import complain
 from controller.cli.work.verify import read_head
-from events.logs.proofs import Proof, ProofFails
+from events.logs.tree_heads import Proof, ProofFails
 from projections.queries.proving import Wanted
 
 

@@ -26,9 +26,18 @@ from events.logs.archive.manifest import manifests_of, noted, read_stored, reque
 from events.logs.archive.store import open_store
 from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
-from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.tree_heads import BadKey, Head, log_name, read_public_key
+from events.logs.tree_heads import (
+    FILE_BYTES_MAX,
+    BadKey,
+    Head,
+    Proof,
+    ProofFails,
+    check_paths,
+    log_name,
+    read_proof,
+    read_public_key,
+)
 from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
 from projections.queries.auditing_snapshots import wrong_snapshots
 from projections.queries.moments import iso

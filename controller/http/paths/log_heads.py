@@ -19,8 +19,7 @@ from controller.http.permissions import Reader, need_cluster, need_topic
 from controller.http.query_threads import Reading
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
-from events.logs.proofs import EVENTS_MAX, Proof
-from events.logs.tree_heads import OFFSET_MAX, Head
+from events.logs.tree_heads import EVENTS_MAX, OFFSET_MAX, Head, Proof
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
