@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from events.logs.log import EventLog
-from events.logs.snapshot_file import SnapshotDamaged
-from events.logs.snapshots import open_snapshot, snapshot_offsets
+from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from projections.queries.query import Query
 from projections.store.refolding import Refold
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from events.logs.snapshot_file import SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot
+from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from projections.queries.past import KEYS_AT_ONCE
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
 from projections.queries.snapshot_rows import has_more_topics

@@ -25,8 +25,7 @@ from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot
+from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.queries.tail import Tail, Tails

@@ -20,7 +20,7 @@ from controller.machine.state import Topic
 from events.catalog import Configs, Partition, Verdict
 from events.codec import decode_event
 from events.logs.log import EventLog
-from events.logs.snapshot_file import Snapshot
+from events.logs.snapshots import Snapshot
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName
 from projections.rows.brokers import ClusterRow
 from projections.rows.topics import CreatedBy, TopicRow, bare_row, with_birth

@@ -27,8 +27,9 @@ from itertools import pairwise
 from typing import Protocol
 
 from events.logs.log import EventLog
-from events.logs.snapshot_file import About, SnapshotDamaged
 from events.logs.snapshots import (
+    About,
+    SnapshotDamaged,
     about_at,
     open_snapshot,
     put_snapshot,

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshot_file import About
-from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot, snapshot_offsets
+from events.logs.snapshots import FOLDER, About, about_at, open_snapshot, put_snapshot, snapshot_offsets
 from projections.queries.query import Query
 from projections.rows.topics import TopicRow
 from projections.store.recorder import Recorder

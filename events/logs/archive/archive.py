@@ -26,7 +26,7 @@ from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store
 from events.logs.archive.visits import visits
 from events.logs.log import StateKeys
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
+from events.logs.snapshots import Snapshot, SnapshotDamaged
 
 FILES_KEPT: Final = 8
 """Some megabytes each."""

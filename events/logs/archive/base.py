@@ -47,8 +47,15 @@ from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_errors import classify
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
-from events.logs.snapshots import add_snapshot, snapshot_content, snapshot_offsets
+from events.logs.snapshots import (
+    Snapshot,
+    SnapshotDamaged,
+    SnapshotInfo,
+    add_snapshot,
+    snapshot_content,
+    snapshot_offsets,
+    write_snapshot,
+)
 
 KEPT: Final = 2
 """So many bases stay: the newest, and one more for who is reading it, or where the newest is damaged."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import open_snapshot
+from events.logs.snapshots import Snapshot, SnapshotDamaged, open_snapshot
 from events.names import TopicName
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef

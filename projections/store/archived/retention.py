@@ -30,8 +30,7 @@ from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_batch import REQUEST, SHARD
 from events.logs.rocksdb_runs import run_prefix
-from events.logs.snapshot_file import About
-from events.logs.snapshots import newest_snapshot, snapshot_offsets
+from events.logs.snapshots import About, newest_snapshot, snapshot_offsets
 from projections.store.request_index import requests_between
 
 Run = tuple[bytes, range]

@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from events.logs import snapshots
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshot_file import About, Block, Head, Snapshot, SnapshotDamaged, write_snapshot
 from events.logs.snapshots import (
     FOLDER,
+    About,
+    Block,
+    Head,
+    Snapshot,
+    SnapshotDamaged,
     about_at,
     nearest_snapshot,
     newest_snapshot,
@@ -26,6 +30,7 @@ from events.logs.snapshots import (
     put_snapshot,
     remove_unfinished,
     snapshot_offsets,
+    write_snapshot,
 )
 from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
 

@@ -25,7 +25,7 @@ from events.logs.rocksdb_batch import KEPT
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_runs import pack
-from events.logs.snapshot_file import Snapshot
+from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
