@@ -22,7 +22,7 @@ from controller.machine.state import State
 from events.catalog import Verdict
 from events.logs import events_topic
 from events.logs.log import LogError, LogLocked
-from events.logs.rocksdb_errors import lock_holder
+from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head, Proof
 from events.names import RequestId, TopicId
 from projections.queries.proving import Wanted, head_of, last_signed, prove

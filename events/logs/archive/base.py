@@ -46,7 +46,7 @@ from events.logs.archive.manifest import (
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_recovery import classify
 from events.logs.snapshots import (
     Snapshot,
     SnapshotDamaged,

@@ -23,8 +23,8 @@ from events.logs.log import (
     LogOfAnotherCluster,
     LogWriteError,
 )
-from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_recovery import classify
 from tests.events.logs.rocksdb_folders import copied, counted, open_log, write_counted
 
 
