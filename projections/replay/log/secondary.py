@@ -29,8 +29,8 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
-from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, Readers
+from events.logs.rocksdb_keys import SHARD
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY, classify, start_of
 from events.logs.rocksdb_runs import run_prefix

@@ -21,8 +21,8 @@ from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_ma
 from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
-from events.logs.rocksdb_batch import KEPT
 from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_keys import KEPT
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_runs import pack
 from events.logs.snapshots import Snapshot
