@@ -32,8 +32,7 @@ from events.logs.archive.manifest import ArchiveDamaged, ArchiveInfo, Manifest, 
 from events.logs.archive.pages import BadPages, Sizes, check_footer, sizes
 from events.logs.log import LogCorrupted
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
-from events.logs.rocksdb_keys import REQUEST, SHARD
-from events.logs.rocksdb_runs import run_prefix
+from events.logs.rocksdb_keys import REQUEST, SHARD, run_prefix
 from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
 
 _encode = msgspec.msgpack.Encoder().encode

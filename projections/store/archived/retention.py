@@ -28,8 +28,7 @@ from events.logs.archive.index import packed
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
-from events.logs.rocksdb_keys import REQUEST, SHARD
-from events.logs.rocksdb_runs import run_prefix
+from events.logs.rocksdb_keys import REQUEST, SHARD, run_prefix
 from events.logs.snapshots import About, newest_snapshot, snapshot_offsets
 from projections.store.request_index import requests_between
 

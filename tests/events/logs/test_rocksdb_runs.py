@@ -12,9 +12,8 @@ import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.logs.rocksdb_database import Database, Page
-from events.logs.rocksdb_keys import REQUEST
+from events.logs.rocksdb_keys import REQUEST, pack, run_prefix
 from events.logs.rocksdb_log import forget_batch
-from events.logs.rocksdb_runs import pack, run_prefix
 from tests.events.logs.rocksdb_folders import open_log
 
 FORGOTTEN = 3000

@@ -22,9 +22,8 @@ from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import KEPT
+from events.logs.rocksdb_keys import KEPT, pack
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_runs import pack
 from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
