@@ -13,8 +13,8 @@ from itertools import islice
 from msgspec.structs import replace
 
 from events.catalog import Recorded
-from events.logs.archive.index import IndexBuilder
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, read_stored
+from events.logs.archive.segment import IndexBuilder
 from events.logs.archive.store import ArchiveStore
 from projections.queries.auditing import Findings
 from projections.store.archived.recovering import archived
