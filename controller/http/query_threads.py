@@ -20,7 +20,7 @@ import msgspec
 from litestar import Response
 
 from controller.http.form.packing import packed
-from events.logs.archive.visits import Visits, visits
+from events.logs.archive.store import Visits, visits
 from projections.queries.query import given_up
 
 THREADS = 4  # queries read the disk; more would take the loop's share of the interpreter

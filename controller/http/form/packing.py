@@ -19,7 +19,7 @@ from litestar import Response
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from events.logs.archive.visits import visits
+from events.logs.archive.store import visits
 
 JSON: Final = "application/json"
 GZIP_BYTES_MIN: Final = 1000

@@ -22,8 +22,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_store
-from events.logs.archive.visits import visits
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
 from events.logs.log import StateKeys
 from events.logs.snapshots import Snapshot, SnapshotDamaged
 
