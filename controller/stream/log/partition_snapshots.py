@@ -15,7 +15,7 @@ import structlog
 
 from controller.serving.log_lines import SnapshotLines
 from controller.stream.log.partition import PartitionState
-from events.logs.archive.snapshots import fetch_snapshots
+from events.logs.archive.base import fetch_snapshots
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogClosed, LogError
 from projections.queries.query import Query

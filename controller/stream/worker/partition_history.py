@@ -21,8 +21,7 @@ from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
-from events.logs.archive.base import Base, Pair, base_of, bases, put_base
-from events.logs.archive.snapshots import put_snapshots
+from events.logs.archive.base import Base, Pair, base_of, bases, put_base, put_snapshots
 from events.logs.archive.store import ArchiveStore
 from projections.store.snapshotting import resting, too_many
 
