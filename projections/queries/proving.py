@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from events.catalog import HeadSigned, Recorded
-from events.codec import decode_event
-from events.hiding import without_secrets
+from events.codec import decode_event, without_secrets
 from events.logs import merkle
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Recorded, Verdict
-from events.hiding import HIDDEN, without_secrets
+from events.codec import HIDDEN, without_secrets
 from events.names import BrokerId
 from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.moments import iso

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
+from events.codec import shown_configs
 from events.followed import followed
-from events.hiding import shown_configs
 from events.names import is_placeholder
 from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
 from projections.words.names import error_name

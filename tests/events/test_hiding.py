@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.catalog import Cause, Recorded, ResourceConfigsChanged
-from events.codec import encode_event
-from events.hiding import value_without_secrets, without_secrets
+from events.codec import encode_event, value_without_secrets, without_secrets
 from events.names import Offset, RequestId
 from projections.words.wording import in_words
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.hiding import shown_configs
+from events.codec import shown_configs
 from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
 from projections.words.names import topic_id_text
 

@@ -11,7 +11,7 @@ from controller.machine.decision import Decision
 from controller.machine.state import Cluster, DictTopics, ScramCredential, State
 from events.access import LoginSecretDrawn, ScramCredentialRemoved
 from events.catalog import Cause, Event, Recorded
-from events.hiding import without_secrets
+from events.codec import without_secrets
 from events.names import Offset, RequestId
 
 KNOWN = {("alice", "SCRAM-SHA-256"): ScramCredential(4096, b"salt", b"stored", b"server")}
