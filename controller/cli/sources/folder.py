@@ -61,7 +61,7 @@ class FolderSource:
             Query(log, partial(_itself, store), number if numbered else None)
             for number, (log, store) in enumerate(zip(logs, stores, strict=True))
         ]
-        partition_of = partial(kafka_partitions.partition_of, partitions=len(logs))
+        partition_of = partial(events_topic.partition_of, partitions=len(logs))
         self._store = PartitionedStore(stores, partition_of)
         self._query = Questions(parts, partition_of)
 
