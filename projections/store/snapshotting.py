@@ -28,8 +28,8 @@ from typing import Protocol
 
 from events.logs.log import EventLog
 from events.logs.snapshots import (
-    About,
     SnapshotDamaged,
+    SnapshotInfo,
     about_at,
     open_snapshot,
     put_snapshot,
@@ -136,7 +136,7 @@ class Snapshotting:
         finally:
             self._busy = False
 
-    def _take(self, about: About, frozen: Pairs) -> None:
+    def _take(self, about: SnapshotInfo, frozen: Pairs) -> None:
         try:
             with closing(frozen):  # type: ignore[type-var]
                 self._put(about, frozen)
@@ -144,7 +144,7 @@ class Snapshotting:
             self._tidy()
         self._thin()
 
-    def _put(self, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         size = put_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
         self.newest = max(self.newest, about.offset)
         self._reports.snapshot_taken(about.offset, size)

@@ -29,7 +29,7 @@ from events.logs.archive.segment import packed
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_keys import REQUEST, SHARD, run_prefix
-from events.logs.snapshots import About, newest_snapshot, snapshot_offsets
+from events.logs.snapshots import SnapshotInfo, newest_snapshot, snapshot_offsets
 from projections.store.request_index import requests_between
 
 Run = tuple[bytes, range]
@@ -107,7 +107,7 @@ class Leaving:
         self._keys = [key for key, _ in pairs]
         if noted(self._log).forgotten >= self.manifest.end:
             return
-        content = packed(About(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
+        content = packed(SnapshotInfo(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
         place.write(self.manifest.requests_name(stored), content)
         self._put = note_requests(self.manifest, stored)

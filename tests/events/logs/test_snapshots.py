@@ -18,11 +18,11 @@ from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     FOLDER,
-    About,
     Block,
     Head,
     Snapshot,
     SnapshotDamaged,
+    SnapshotInfo,
     about_at,
     nearest_snapshot,
     newest_snapshot,
@@ -34,7 +34,7 @@ from events.logs.snapshots import (
 )
 from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
 
-ABOUT = About("made-here", 7, 1, 0)
+ABOUT = SnapshotInfo("made-here", 7, 1, 0)
 PAIRS = [(b"t%06d" % number, b"v%d" % number * (number % 50)) for number in range(5000)]
 
 
@@ -101,7 +101,7 @@ def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
 
 def with_head(place: Path, *blocks: Block, content: bytes = b"", cluster_id: bytes = b"cccc", shift: int = 0) -> None:
     """A file that has the checksums that it should have, and says of itself what no snapshot does."""
-    said = Head(About("cccc", 7, 1, 0), tuple(blocks))
+    said = Head(SnapshotInfo("cccc", 7, 1, 0), tuple(blocks))
     head = msgspec.msgpack.encode(said).replace(b"cccc", cluster_id)
     end = struct.pack(">QI8s", 8 + len(content) + shift, zlib.crc32(head), b"TWSNAP01")
     place.write_bytes(b"TWSNAP01" + content + head + end)
