@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from events.catalog import Recorded
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, read_stored
-from events.logs.archive.segment import IndexBuilder
+from events.logs.archive.segment import SegmentIndexBuilder
 from events.logs.archive.store import ArchiveStore
 from projections.queries.auditing import Findings
 from projections.store.archived.recovering import archived
@@ -27,7 +27,7 @@ def each_event(
     ArchiveError."""
     events = archived(place, manifests)
     for manifest in manifests:
-        index, size, first_ms = IndexBuilder(manifest.start), 0, None
+        index, size, first_ms = SegmentIndexBuilder(manifest.start), 0, None
         for record, value in islice(events, manifest.end - manifest.start):
             index.add(record)
             size += len(value)

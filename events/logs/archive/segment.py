@@ -39,7 +39,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 
 
-class IndexBuilder:
+class SegmentIndexBuilder:
     """Takes the events of a segment in order."""
 
     def __init__(self, start: int) -> None:
@@ -153,7 +153,7 @@ class PackedSegment(NamedTuple):
 class _Packing:
     def __init__(self, columns: ColumnMaker, start: int) -> None:
         self._columns = columns
-        self._index = IndexBuilder(start)
+        self._index = SegmentIndexBuilder(start)
         self._frontier = Frontier()
         self._sink = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
