@@ -200,14 +200,14 @@ def without_secrets(event: Event) -> Event:
     if isinstance(event, LoginSecretDrawn):
         return replace(event, secret=HIDDEN)
     if isinstance(event, ResourceConfigsChanged):
-        shown, before = shown_configs(event), None if event.before is None else _shown(event.before)
+        shown, before = configs_without_secrets(event), None if event.before is None else _shown(event.before)
         return (
             event if (shown, before) == (event.configs, event.before) else replace(event, configs=shown, before=before)
         )
     return event
 
 
-def shown_configs(event: ResourceConfigsChanged) -> Configs:
+def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
     """The configs of brokers, or of what else has them, with those hidden that are secrets."""
     return _shown(event.configs)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
-from events.codec import shown_configs
+from events.codec import configs_without_secrets
 from events.followed import followed
 from events.names import is_placeholder
 from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
@@ -116,7 +116,7 @@ def _of_cluster(event: Event) -> str:
         case catalog.ResourceConfigsChanged() as e:
             kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
             what = f"{kind} {e.name}" if e.name else "all brokers"
-            return f"{_who(e)} changes the configs of {what}; set are now: {_configs(shown_configs(e))}"
+            return f"{_who(e)} changes the configs of {what}; set are now: {_configs(configs_without_secrets(e))}"
         case catalog.ProducerIdsAllocated() as e:
             return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
         case catalog.SettingsChanged() as e:

@@ -18,7 +18,7 @@ from controller.http.permissions import Reader, may_describe, need_topic
 from controller.http.requests import caller_of
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.shown import from_log, json_types
-from projections.shown import topic_configs as shown_configs
+from projections.shown import topic_configs as configs_without_secrets
 from projections.shown.overview_types import TopicConfigsShape
 from projections.words.explain import explain_request, explain_topic, nothing_to_explain
 
@@ -48,8 +48,8 @@ async def topic_configs(
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
-        return await reader.reading.answer(shown_configs.topic_configs_at, part, name, at)
-    return await reader.reading.answer(shown_configs.topic_configs, part, newest.configs, settings, end)
+        return await reader.reading.answer(configs_without_secrets.topic_configs_at, part, name, at)
+    return await reader.reading.answer(configs_without_secrets.topic_configs, part, newest.configs, settings, end)
 
 
 @get("/topics/{name:str}/events")

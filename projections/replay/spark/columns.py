@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.codec import shown_configs
+from events.codec import configs_without_secrets
 from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
 from projections.words.names import topic_id_text
 
@@ -234,7 +234,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {
         **_same("request_id", "principal", "client_id", "host"),
-        "configs": shown_configs,
+        "configs": configs_without_secrets,
     },
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     catalog.SettingsChanged: _same("settings", "release"),
