@@ -1,8 +1,8 @@
-"""The events topic: its records, the partition that decides a topic, and the one rule by which workers, gateways and replay read it.
+"""The events topic: its records, the partition of a topic, and the one rule by which everybody reads it.
 
-Records. A worker writes one record a command, with all its events, and one when it takes over a partition. A record is a
-MessagePack array that begins with its kind; it holds events as `events.codec` encodes them. An unknown kind or field is
-an error: skipping it would give another history than the one that was written.
+Records. A worker writes one record a command, with all its events, and one when it takes over a partition. A record is
+a MessagePack array that begins with its kind; it holds events as `events.codec` encodes them. An unknown kind or field
+is an error: skipping it would give another history than the one that was written.
 
 The rule. Several workers may write a partition for a while, each believing that it owns it, and a command may be
 decided twice. The order of the topic alone settles what counts:

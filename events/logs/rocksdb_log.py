@@ -248,7 +248,7 @@ class RocksDbLog(WholeLog):
             self._mark.close()
 
 
-def _commit_batch(commit: Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
+def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
     """The RocksDB batch of a commit whose events begin at `first`, and the next offset after it."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     put = batch.put
