@@ -283,7 +283,7 @@ s3://b/p/?region=x&a=b/  | s3://b/p/n?region=x&a=b/
 @pytest.mark.parametrize("line", WITHIN.strip().splitlines())
 def test_a_place_in_a_place(line: str) -> None:
     url, expected = (one.strip() for one in line.split("|"))
-    assert place.within(url, "n") == expected
+    assert store.within(url, "n") == expected
 
 
 STORES_AWAY = (
