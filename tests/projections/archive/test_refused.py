@@ -295,7 +295,7 @@ STORES_AWAY = (
 
 @pytest.mark.parametrize("url", STORES_AWAY)
 def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "TRIED_S", 1)
+    monkeypatch.setattr(store, "TRIED_S", 1)
     url = url.replace("PORT", str(free_ports(1)[0]))
     with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
         open_store(url).names("manifests")
