@@ -1,19 +1,32 @@
-"""Which gateways live: each announces itself in a topic, and hears the announcements of all.
+"""The live gateways: heartbeats in a topic, and the nodes that clients are shown for them.
 
-A gateway that receives its own heartbeat knows that it can write to Kafka and read from it. Without its own heartbeat
-for too long, it has lost Kafka. Another gateway that is silent for too long, while the own heartbeats arrive, is dead.
-Only the last seconds of the topic matter, so it is read from its end and has a short retention.
+Each gateway announces itself in a topic and reads the announcements of all. A gateway that receives its own heartbeat
+can write to Kafka and read from it; without one for a session timeout it has lost Kafka. Another gateway that is silent
+for a session timeout, while the own heartbeats arrive, is dead. Only the last seconds of the topic matter, so it is
+read from its end and has a short retention.
+
+Nodes. Brokers with addresses (a target cluster) are shown as they are, followed by the live gateways. Simulated brokers
+have none, so clients reach each of them at a gateway: the live gateways represent the brokers round-robin, in an order
+that all gateways agree on, and remaining gateways are nodes of their own. The controller is the node of this very
+gateway. Clients of a listener are shown the gateways' addresses of that listener.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import msgspec
+import structlog
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
 
-from controller.controller_api import Node
+from controller.access.authorizer import Authorizer
+from controller.controller_api import ControllerApi, ControllerPort, Node
+from controller.machine.state import Broker
+from controller.stream.gateway.producer import NotProduced
+from controller.stream.gateway.sender import Producing
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 
@@ -111,3 +124,99 @@ class Members:
 def node_of(gateway: Announcement, listener: str | None) -> Node:
     """A gateway as a node of its own, as clients of a listener are shown it."""
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
+
+
+class Presence:
+    """Announces this gateway, one of `members`, in `topic`. One that has not heard itself for a session's time has
+    lost Kafka."""
+
+    def __init__(self, members: Members, producer: Producing, topic: str) -> None:
+        self.members = members
+        self.topic = topic
+        self.trouble: str | None = None
+        """Why nothing comes through now; None when it does."""
+        self._producer = producer
+        self._log = structlog.get_logger("topicwright")
+
+    def announce(self, leaving: bool = False) -> None:
+        """Say that this gateway lives, or leaves; and notice whether Kafka is there."""
+        self._look_at_kafka()
+        own = replace(self.members.own, leaving=leaving)
+        try:
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
+        except NotProduced as error:
+            self._log.warning("announcement not sent", why=str(error))
+
+    def _look_at_kafka(self) -> None:
+        silent_s = self.members.silent_s()
+        if silent_s <= self.members.session_s:
+            if self.trouble is not None:
+                self._log.info("kafka is back")
+            self.trouble = None
+        elif self.trouble is None:
+            self.trouble = "Kafka has not taken and given back what this gateway writes"
+            self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
+
+
+def _nothing_more(offset: int, error: KafkaError | None) -> None:
+    return None
+
+
+class StreamGateway(ControllerApi):
+    """One of several gateways as its handlers see it."""
+
+    decides_here = False
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        members: Members,
+        *,
+        advertised: Endpoint,
+        authorizer: Authorizer | None = None,
+        partitions_per_response_max: int = 2000,
+    ) -> None:
+        super().__init__(
+            controller,
+            node_id=node_id_of(members.own.gateway_id),
+            advertised=advertised,
+            authorizer=authorizer,
+            partitions_per_response_max=partitions_per_response_max,
+        )
+        self.members = members
+
+    def nodes(self, include_fenced: bool = False) -> list[Node]:
+        """The nodes that clients are shown, by id."""
+        brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
+        if any(_has_address(broker) for broker in brokers):
+            return [*map(self._own_node, brokers), *self._own_nodes()]
+        return _stood_in_for(brokers, self.members.live(), self._listener)
+
+    def _own_nodes(self) -> list[Node]:
+        return [node_of(one, self._listener) for one in self.members.live()]
+
+    def controller_id(self) -> int:
+        """The node that clients are to send admin requests to: this gateway."""
+        own = self.members.own.at(self._listener)
+        for node in self.nodes():
+            if (node.host, node.port) == own:
+                return node.node_id
+        return self.node_id
+
+    def _own_node(self, broker: Broker) -> Node:
+        endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
+        return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+def _has_address(broker: Broker) -> bool:
+    return bool(broker.endpoints) and broker.endpoints[0].port > 0
+
+
+def _stood_in_for(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:
+    live = [broker for broker in brokers if not broker.fenced]
+    nodes = []
+    for broker in brokers:
+        turn = live.index(broker) if not broker.fenced else 0
+        host, port = gateways[turn % len(gateways)].at(listener)
+        nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
+    return [*nodes, *(node_of(gateway, listener) for gateway in gateways[len(live) :])]

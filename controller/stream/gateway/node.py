@@ -1,19 +1,29 @@
-"""A gateway's side of the stream: sends commands to the workers, and finds their answers in the events topic.
+"""A gateway's node: sends commands to the workers and finds their answers in the events topic.
 
-Flow of a request: its commands are produced into the commands topic, each to the partition of its topic, or, where they
-concern no topic but who may do what, to the one that all such commands go to; a worker decides them; the records of the
-decisions are read, brought into this gateway's own state, committed there, and only then answered. So whoever has an
-answer finds what it says in every question that follows here.
+A request's commands go to the commands topic: each to the partition of its topic, or, if they concern the cluster, to
+the one partition that decides these. A worker decides them. The gateway reads the records of the decisions, applies
+them to its own state, commits, and only then answers. So a client that has an answer sees its effect in every later
+read here.
 
 Constraints:
-- a gateway decides nothing and keeps nothing: its folder is a cache of the events topic;
-- any gateway answers for any topic; what one has sent, all of them follow;
-- everybody is answered in time: at the deadline of the request and a little more, or after `answer_timeout_s` where a
-  request has none. REQUEST_TIMED_OUT says that the command lies in Kafka; NOT_CONTROLLER that Kafka did not take it in
-  time;
-- without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready;
-- a command on which something raises before it is sent fails alone (`controller.engine.faults`);
-- an event that cannot be read or applied ends the process: it would show another state than the one that was decided.
+- A gateway decides nothing; its folder is a cache of the events topic.
+- Any gateway answers for any topic, and all of them follow what one has sent.
+- Every request is answered in time: shortly after its deadline, or after `answer_timeout_s` without one.
+  REQUEST_TIMED_OUT means that the command lies in Kafka, NOT_CONTROLLER that Kafka did not take it in time.
+- Without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready.
+- A command that raises before it is sent fails alone (`controller.engine.faults`).
+- An event that cannot be read or applied ends the process: it would show another state than the decided one.
+
+`GatewayGate` applies what depends on earlier commands: mutation quotas (KIP-599), and refusals of the same kind.
+Workers decide each command alone, so the gateway stamps a command that exceeds its requester's quota, by the decision
+that it expects. A command that would be refused like others just now is answered and counted without being sent. Each
+gateway counts for itself, so with N gateways a user has up to N times its quota. Create-topic policies are the
+workers': what they refuse uses up quota, and is recorded each time.
+
+`BrokerConfigCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
+others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
+that submitted a change copies it before it answers. If that gateway dies, another one copies what has lagged for two
+heartbeats.
 """
 
 from __future__ import annotations
@@ -21,22 +31,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
-from controller.access.mutation_quotas import MutationQuotas
+from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import Reply, Standing
 from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
+from controller.machine.access.quotas import mutations
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AlterResourceConfigs, AnyCommand, ClientCommand, TopicCommand
-from controller.machine.decision import Answer
+from controller.machine.commands.commands import (
+    AlterResourceConfigs,
+    AnyCommand,
+    Clearance,
+    ClientCommand,
+    CopyBrokerConfigs,
+    CreateTopic,
+    TopicCommand,
+)
+from controller.machine.decide import decide
+from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway.broker_configs import BrokerConfigCopies
+from controller.machine.keeping import is_short
+from controller.machine.state import State
+from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.gate import GatewayGate
 from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import NotProduced
 from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
@@ -47,6 +70,100 @@ from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Query, Questions
 from projections.store.partitioned_store import PartitionedStore
+
+Send = Callable[[AnyCommand, Sequence[int]], None]
+"""Sends a command to partitions. Raises NotProduced."""
+
+
+class BrokerConfigCopies:
+    """Keeps all `partitions` at the configs of brokers that the first has."""
+
+    def __init__(self, partitions: Sequence[PartitionState], stamps: Stamps, send: Send) -> None:
+        self._partitions = partitions
+        self._stamps = stamps
+        self._send = send
+        self._lagged: tuple[int, ...] = ()
+        """The partitions that lagged behind at the last heartbeat."""
+        self._arrived = asyncio.Event()
+
+    def learn(self) -> None:
+        """The partitions were read further."""
+        if not self._lagging():
+            self._arrived.set()
+
+    def heartbeat(self) -> None:
+        """Bring what nobody else has brought by now. It is tried again at the next ones."""
+        lagging = self._lagging()
+        if lagging and lagging == self._lagged:
+            with suppress(NotProduced):
+                self._bring(lagging)
+        self._lagged = lagging
+
+    async def everywhere(self, within_s: float) -> None:
+        """Bring what the first partition has to all, and wait until they have it, or the time is up."""
+        lagging = self._lagging()
+        if lagging:
+            self._arrived.clear()
+            with suppress(NotProduced, asyncio.TimeoutError):
+                self._bring(lagging)
+                await asyncio.wait_for(self._arrived.wait(), within_s)
+
+    def _bring(self, numbers: Sequence[int]) -> None:
+        first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
+        request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
+        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=first.configs_of_brokers()), numbers)
+
+    def _lagging(self) -> tuple[int, ...]:
+        clusters = [each.store.durable_cluster for each in self._partitions]
+        first = clusters[CLUSTER_PARTITION].configs_of_brokers()
+        return tuple(number for number, each in enumerate(clusters) if each.configs_of_brokers() != first)
+
+
+class GatewayGate:
+    """Looks at commands on their way to the workers."""
+
+    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
+        self._replies = replies
+        self._quotas = quotas
+        self._refusals = refusals
+
+    def passed(self, state: State, quotas: Quotas, command: TopicCommand) -> TopicCommand | tuple[Answer, ...]:
+        """The command as it is to be sent, or the answers of one that is only counted. `state` is the gateway's own of
+        the topic's partition, which may be a little behind: what is decided is for the workers to say."""
+        expected = _expected(state, command)
+        if expected is None:
+            return command
+        if expected.refusal is not None:
+            return command if self._refusals.is_recorded(command, expected) else expected.answers
+        changes = mutations(state, command, expected) if quotas else 0
+        wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
+        if wait_ms:
+            self._replies.throttle(command.request_id, wait_ms)
+        if not is_refused:
+            return command
+        return self._beyond_quota(state, replace(command, throttle_ms=wait_ms))
+
+    def _beyond_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
+        """One that is refused for its requester's quota: put, until there were too many to record each."""
+        expected = _expected(state, stamped)
+        if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):
+            return stamped  # type: ignore[no-any-return]
+        return expected.answers
+
+
+def _expected(state: State, command: Any) -> Decision | None:
+    """What workers would decide now, if the policies and the cluster agree; None where deciding raises, which is theirs
+    to record."""
+    try:
+        decision = decide(state, command)
+        if decision.consult:
+            agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
+            decision = decide(state, replace(command, clearance=Clearance(), **agreed))
+    except Exception:
+        return None
+    # What workers would cut is not sent to them, but counted: else the commands topic would have it in full.
+    return decision if decision.refusal is None or is_short(command) else replace(decision, events=())
+
 
 GRACE_S = 1.0
 """How long after its deadline a request is answered by the gateway itself: a worker answers it before, if any lives."""

@@ -1,18 +1,24 @@
-"""What the owner of a partition does beside deciding: deadlines, its brokers, topics looked at again.
+"""The tasks of a partition's owner besides deciding: deadlines, brokers, reviews of topics, and the partition's history.
 
-All of it speaks in commands, which go through the commands topic like anybody else's; but what brokers say at once of a
-command's events is decided with it. Whatever is lost with a process is said anew by the next owner, from the
-partition's state alone.
+All of it becomes commands, which go through the commands topic like a client's; only what brokers report synchronously
+about a command's events is decided together with it. After a failover the new owner resends these commands from the
+partition's state alone. Broker commands concern every topic, so each owner submits them to its own partition.
 
-Broker commands concern every topic. Each owner puts them to its own partition, from what it sees itself.
+History. The owner archives its partition in a place of its own under `log.archive.url`. The next owner continues where
+the archive ends, and a replaced owner finds out at its next check (`events.logs.archive.writing`). Archived events
+behind a snapshot leave the worker's folder at once, except the newest ones, by which duplicate commands are detected:
+deciding needs no older ones. After each such drop the next base is written beside the archive, so a base holds the
+state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 
 import msgspec
+import structlog
 
 from controller.brokers.port import Fleet
 from controller.engine.background import Background
@@ -22,18 +28,89 @@ from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
 from controller.machine.partitions.blocks import Span
+from controller.serving.history.archiving import Archiving, Keeping
 from controller.serving.history.log_heads import sign_heads
+from controller.settings.load import ServeSettings
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.partition_snapshots import PartitionSnapshots
+from controller.stream.log.recent_requests import RECENT_EVENTS
 from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_cluster import PartitionCluster
-from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
+from events.logs.archive.base import Base, Pair, base_of, bases, put_base, put_snapshots
+from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
 from events.names import Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
+from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
+
+
+class PartitionHistory:
+    """Keeps the history of one partition for as long as it is owned."""
+
+    def __init__(
+        self,
+        partition: PartitionState,
+        place: ArchiveStore,
+        settings: ServeSettings,
+        boot: str,
+        where: str,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        kept_events: int = RECENT_EVENTS,
+    ) -> None:
+        """`boot` is the process's own, `where` says to people which it is."""
+        self._partition, self._place = partition, place
+        self._lines = structlog.get_logger("topicwright")
+        self._base_start: int | None = None
+        """The first event in the newest base; None until it is known."""
+        log = partition.log
+        self._interval = settings.log_snapshot_interval_events
+        self._snapshots = PartitionSnapshots(partition, self._interval)
+        keeping = Keeping(ms=0, events=kept_events)
+        self._archiving = Archiving(log, settings, boot, where, clock_ms, place, keeping, self._next_base)
+        self._beside = Background(fail)
+
+    def begin(self) -> None:
+        """Go on where the archive is."""
+        self._snapshots.reached()
+        self._beside.begin(self._archiving.run())
+
+    def learn(self) -> None:
+        """The partition was decided further."""
+        self._snapshots.reached()
+
+    async def end(self) -> None:
+        """The partition is not ours any more."""
+        self._snapshots.close()
+        await self._beside.stop()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing is archived now; None when all is well."""
+        return self._archiving.trouble
+
+    def _next_base(self, rest: Callable[[], None]) -> Callable[[], None] | None:
+        log = self._partition.log
+        if not log.start_offset or log.start_offset == self._base_start:
+            return None
+        base = base_of(log, self._partition.topic_id, self._partition.kept.kafka_offset)
+        pairs = log.frozen_pairs()
+        return lambda: self._put(base, pairs, rest)
+
+    def _put(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
+        """Put a base, unless there is one that holds as few events: who owned the partition before has put it."""
+        with closing(pairs):  # type: ignore[type-var]
+            newest = next(bases(self._place, base.cluster_id, base.topic_id), None)
+            if newest is None or newest.start < base.start:
+                size = put_base(self._place, base, resting(pairs, rest)).size
+                put_snapshots(self._place, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                self._lines.info("base put", partition=self._partition.partition, events=base.offset, bytes=size)
+        self._base_start = base.start
+
 
 MakeFleet = Callable[[PartitionState], Fleet]
 """The brokers of one partition, as its owner sees them."""

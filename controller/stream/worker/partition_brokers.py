@@ -1,23 +1,38 @@
-"""Simulated brokers, as the owner of one partition plays them.
+"""The brokers of one partition, as its owner sees them: simulated ones, or the target cluster.
 
-There is no process that they live in: which brokers there are, and which of them run, is what the partition's own
-events say, so they are the same whoever owns it, and a broker that somebody stopped stays stopped when the owner
-changes. The owner registers those that are missing, confirms what the live ones have applied, and reports in-sync
-sets; each partition has its own owner, and none needs another.
+Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run, so they
+are the same whoever owns it, and a stopped broker stays stopped when the owner changes. The owner registers missing
+brokers, confirms what the live ones have applied, and reports in-sync sets.
+
+Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
+to its own partition: the next owner starts from that partition and the cluster, and no owner needs another. (If one
+owner reported brokers to all partitions, some of those writes could be lost with it, and partitions would wait for one
+that nobody owns.) The topics that hold the log are not managed: deleting them would delete everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from controller.brokers.cluster.clearing import Planned
+from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet, WatchTimes
+from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import CommandSink, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedFleet, rack_of
-from controller.machine.commands.commands import AnyCommand, ConfirmMetadata
+from controller.machine.commands.commands import AnyCommand, Clearance, ConfirmMetadata, CreateTopic, TopicCommand
+from controller.machine.errors import ErrorCode
+from controller.serving.reach_cluster import ReachedCluster, watch_times
+from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.transport import Topics
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
-from events.names import CLUSTER_SHARD, BrokerId, Offset
+from events.logs.events_topic import partition_of
+from events.names import CLUSTER_SHARD, BrokerId, Offset, ShardKey, TopicName, shard_key
 
 
 class PartitionBrokers(SimulatedFleet):
@@ -87,3 +102,59 @@ class PartitionBrokers(SimulatedFleet):
             elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):
                 halfway.discard(event.broker_id)
         return halfway
+
+
+CLEAR_S_MIN, CLEAR_S_MAX = 5.0, 30.0
+"""How long the cluster may take for its word on commands: as long as the most patient client waits, between these. The
+partition's other commands wait behind them."""
+NO_WORD = "The cluster that carries decisions out has not answered in time: nothing was decided."
+
+
+class PartitionCluster(ClusterFleet):
+    """The cluster for one of `partitions` partitions; topics in `hidden` are not looked at."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        partition: PartitionState,
+        partitions: int,
+        times: WatchTimes,
+        log: FilteringBoundLogger,
+        hidden: Collection[str] = (),
+    ) -> None:
+        def owns(topic: TopicName) -> bool:
+            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
+
+        def history(shard: ShardKey) -> Iterator[Recorded]:
+            kept = partition.log
+            return (decode_event(offset, kept.read_one(offset)) for offset in kept.shard_offsets(shard))
+
+        def recent() -> Iterator[Recorded]:
+            kept, end = partition.log, partition.log.durable_offset
+            return (decode_event(offset, value) for offset, value in kept.read(max(0, end - RECENT_EVENTS), end))
+
+        super().__init__(link, history, times, log, owns, recent=recent, shared=True)
+
+    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+        """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
+        try:
+            async with asyncio.timeout(clear_within_s([one.command for one in planned])):
+                return await super().clear(planned)
+        except TimeoutError:
+            return [Clearance(int(ErrorCode.REQUEST_TIMED_OUT), NO_WORD)] * len(planned)
+
+
+def clear_within_s(commands: Iterable[TopicCommand]) -> float:
+    """How long the cluster may take for its word on these commands."""
+    waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
+    return min(CLEAR_S_MAX, max(CLEAR_S_MIN, *waits_s, 0.0))
+
+
+def partition_clusters(
+    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+) -> Callable[[PartitionState], PartitionCluster]:
+    """A cluster as the fleet of each partition. Where it is the one that holds the log, the log's topics are hidden."""
+    is_same = cluster.cluster_id == topics.cluster_id
+    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+    times, log = watch_times(settings), structlog.get_logger("topicwright")
+    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)

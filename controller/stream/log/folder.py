@@ -1,15 +1,18 @@
-"""What the folder of a partition begins with that is empty: the newest base beside the archive, where there is one.
+"""The folder of a process: the lock that one process holds, and the base from which an empty partition starts.
 
-Without one, or where none can be used, the partition is read from its first record on, if Kafka still has that. What
-kept a base from being used is a line in the log: it costs time, and nothing else.
+An empty partition starts from the newest base in the archive. Without a usable base the partition is read from its
+first record, if Kafka still has that. A log line says why a base was skipped: that costs time and nothing else.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import structlog
 
@@ -21,6 +24,31 @@ from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, wi
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.bases import check_tree
+
+LOCK = "process.lock"
+
+
+class FolderHeld(OSError):
+    """Another process uses the folder."""
+
+
+def hold_folder(folder: Path) -> IO[str]:
+    """Make the folder if it is missing, and hold it for as long as the returned file is open. Raises FolderHeld, and
+    OSError where the folder cannot be used."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    file = (folder / LOCK).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise FolderHeld(f"{folder} is used by process {holder}: stop it, or choose another with --data") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
 
 NO_ARCHIVE = "no log.archive.url is set"
 ArchiveOf = Callable[[int], ArchiveStore]
