@@ -21,7 +21,7 @@ from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
 from benchmarks.usage import cpu_seconds
 from controller.machine.commands.commands import CreateTopic
-from controller.stream.log.commands_topic import encode_command, key_of
+from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.topics import Wanted, prepare_topics
 from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName

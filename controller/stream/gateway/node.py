@@ -63,7 +63,7 @@ from controller.stream.gateway.follower import FollowedEvents, Record
 from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import NotProduced
 from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, home_of
+from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.errors import ErrorCode
-from controller.stream.log.commands_topic import encode_command, key_of
+from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.names import RequestId, TopicName
 

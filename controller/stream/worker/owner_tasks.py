@@ -31,7 +31,7 @@ from controller.machine.partitions.blocks import Span
 from controller.serving.history.archiving import Archiving, Keeping
 from controller.serving.history.log_heads import sign_heads
 from controller.settings.load import ServeSettings
-from controller.stream.log.commands_topic import encode_command, key_of
+from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS

@@ -18,7 +18,7 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import Done, NotProduced
 from controller.stream.gateway.view import StreamGateway
-from controller.stream.log.commands_topic import decode_command
+from controller.stream.log.codec import decode_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Endpoint

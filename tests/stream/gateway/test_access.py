@@ -25,7 +25,7 @@ from controller.machine.commands.commands import ChangeSettings
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway import gate
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
 from events.catalog import Endpoint
 from events.logs.events_topic import Decided, encode_record

@@ -12,7 +12,7 @@ import pytest
 from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.changes import OpType
 from controller.machine.state import BROKERS
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.catalog import ConfigOp
 from events.names import RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time

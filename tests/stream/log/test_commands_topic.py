@@ -11,7 +11,7 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     ReviewTopics,
 )
-from controller.stream.log.commands_topic import (
+from controller.stream.log.codec import (
     COMMAND_VERSION,
     TIME_END_MS,
     CommandError,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
-from controller.stream.log.commands_topic import encode_command
+from controller.stream.log.codec import encode_command
 from controller.stream.log.transport import KafkaTrouble, Topics, Values
 from controller.stream.worker.partition_decider import Sourced
 from events.logs.events_topic import partition_of

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AnyCommand
-from controller.stream.log.commands_topic import COMMAND_VERSION, CommandFromNewerVersion, encode_command
+from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, Lost
 from events.catalog import EVENT_VERSION, SettingsChanged

@@ -24,7 +24,7 @@ from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
 from controller.stream.log import partition, recent_requests
-from controller.stream.log.commands_topic import encode_command
+from controller.stream.log.codec import encode_command
 from controller.stream.worker import partition_decider
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log.commands_topic import encode_command
+from controller.stream.log.codec import encode_command
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, encode_record, partition_of
 from events.names import shard_key
