@@ -68,7 +68,7 @@ class Decided(Fact, frozen=True, tag="decided"):
     """The command's offset in the same partition of the commands topic."""
     events: tuple[bytes, ...]
     answers: bytes = b""
-    """The answers that the decision gives, as `controller.stream.log.answers` encodes them; empty for none."""
+    """The answers that the decision gives, as `controller.stream.log.codec` encodes them; empty for none."""
     fault: str = ""
     """Why the command could not be decided: it was passed over."""
 

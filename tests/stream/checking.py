@@ -15,8 +15,7 @@ from typing import Any
 from controller.machine.apply import apply
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic, TopicCommand
 from controller.machine.state import DictTopics, State
-from controller.stream.log.answers import decode_answers
-from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_command
+from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
 from events.logs.events_topic import Fence, PartitionFold, decode_record

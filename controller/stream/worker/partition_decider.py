@@ -29,8 +29,7 @@ from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.stream.log.answers import encode_answers, size_of_answers
-from controller.stream.log.codec import CommandError, decode_command, home_of
+from controller.stream.log.codec import CommandError, decode_command, encode_answers, home_of, size_of_answers
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import Cause, Recorded

@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker, UnfenceBroker
 from controller.machine.decide import decide
-from controller.stream.log.answers import encode_answers
+from controller.stream.log.codec import encode_answers
 from controller.stream.log.partition import PartitionState
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
