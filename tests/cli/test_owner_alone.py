@@ -14,7 +14,7 @@ from controller.access.users_file import set_password
 from controller.cli.main import main
 from controller.serving.process import warn_of_readers
 from controller.settings.load import load_settings
-from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.folder import hold_folder
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from tests.support.processes import Process

@@ -51,7 +51,7 @@ from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import CommandProducer
 from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.beginning import archive_of
-from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.folder import hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
-from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.folder import hold_folder
 from controller.stream.log.partition import Reached, stored_place
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
