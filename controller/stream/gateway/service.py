@@ -50,8 +50,7 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import CommandProducer
 from controller.stream.gateway.view import StreamGateway
-from controller.stream.log.beginning import archive_of
-from controller.stream.log.folder import hold_folder
+from controller.stream.log.folder import archive_of, hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topic_watch import TopicWatch

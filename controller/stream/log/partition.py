@@ -27,8 +27,8 @@ from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.process import PARTITION_BYTES
-from controller.stream.log.beginning import NO_ARCHIVE, BeginningGone, begin_with_base
 from controller.stream.log.codec import decode_answers
+from controller.stream.log.folder import NO_ARCHIVE, BeginningGone, begin_with_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event

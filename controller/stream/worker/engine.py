@@ -32,7 +32,7 @@ import msgspec
 from controller.engine.consulting import Clears
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.beginning import ArchiveOf
+from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
 from controller.stream.log.transport import KafkaTrouble, Topics, Transport
 from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced

@@ -35,8 +35,7 @@ from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.beginning import archive_of
-from controller.stream.log.folder import hold_folder
+from controller.stream.log.folder import archive_of, hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topic_watch import TopicWatch
 from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics

@@ -10,7 +10,7 @@ import pytest
 
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.log.beginning import BeginningGone
+from controller.stream.log.folder import BeginningGone
 from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event

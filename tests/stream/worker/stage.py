@@ -12,7 +12,7 @@ from controller.engine.consulting import Clears
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.beginning import ArchiveOf
+from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, Surroundings

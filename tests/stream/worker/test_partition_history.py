@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from controller.serving.history import archiving
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log.beginning import BeginningGone, archive_of
+from controller.stream.log.folder import BeginningGone, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.partition_history import PartitionHistory
