@@ -53,8 +53,14 @@ from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.folder import archive_of, hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_gateways_topic, prepare_topics
+from controller.stream.log.topics import (
+    KafkaUnreachable,
+    TopicWatch,
+    Wanted,
+    offset_ranges,
+    prepare_gateways_topic,
+    prepare_topics,
+)
 from controller.stream.log.transport import NO_SECURITY, Topics
 from events.logs.archive.store import ArchiveStore
 from projections.queries.proving import unsigned

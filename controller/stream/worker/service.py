@@ -37,8 +37,7 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import archive_of, hold_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, prepare_topics
+from controller.stream.log.topics import KafkaUnreachable, TopicWatch, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost

@@ -17,9 +17,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log import topic_watch
-from controller.stream.log.topic_watch import TopicGone, TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
+from controller.stream.log import topics
+from controller.stream.log.topics import KafkaUnreachable, TopicGone, TopicsMismatch, TopicWatch, Wanted, prepare_topics
 from controller.stream.log.transport import Topics
 from tests.support.reference_kafka import ReferenceKafka
 
