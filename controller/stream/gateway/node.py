@@ -60,7 +60,7 @@ from controller.machine.keeping import is_short
 from controller.machine.state import State
 from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.presence import Presence
+from controller.stream.gateway.members import Presence
 from controller.stream.gateway.producer import NotProduced
 from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
