@@ -45,10 +45,9 @@ from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers
 from controller.stream.gateway.cluster import GatewayCluster
 from controller.stream.gateway.follower import Follower
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
-from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.folder import archive_of, hold_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots

@@ -12,9 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group
 from controller.stream.worker.driver_faust import FaustDriver
