@@ -61,8 +61,7 @@ from controller.machine.state import State
 from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
 from controller.stream.gateway.members import Presence
-from controller.stream.gateway.producer import NotProduced
-from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
+from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
