@@ -42,8 +42,7 @@ from controller.serving.process import (
     wall_ms,
 )
 from controller.settings.load import ServeSettings
-from controller.stream.gateway.brokers import GatewayBrokers
-from controller.stream.gateway.cluster import GatewayCluster
+from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.follower import Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
 from controller.stream.gateway.node import GatewayNode
