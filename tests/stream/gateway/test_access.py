@@ -23,7 +23,7 @@ from controller.machine.commands.access import (
 )
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway import gate
+from controller.stream.gateway import node
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
 from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
