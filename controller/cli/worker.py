@@ -74,7 +74,7 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
 def _driver(name: str) -> MakeDriver:
     """The driver of a name; Faust is only imported where it is used."""
     if name == "plain":
-        from controller.stream.worker.driver_plain import PlainDriver
+        from controller.stream.worker.driver import PlainDriver
 
         return PlainDriver
     from controller.stream.worker.driver_faust import FaustDriver

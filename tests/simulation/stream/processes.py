@@ -15,9 +15,8 @@ from controller.engine.stamps import Stamps
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.worker.driver import Driver, Group
+from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.driver_plain import PlainDriver
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import PartitionDuties, Surroundings
 from controller.stream.worker.partition_decider import Copy, Fault

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from controller.kafka.messages import Message
-from controller.stream.worker import driver_plain
+from controller.stream.worker import driver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
