@@ -36,7 +36,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
 from controller.stream.log.transport import KafkaTrouble, Transport
-from controller.stream.worker.partition_cluster import PartitionCluster
+from controller.stream.worker.partition_brokers import PartitionCluster
 from events.catalog import Recorded
 from events.logs.archive.base import Base, Pair, base_of, bases, put_base, put_snapshots
 from events.logs.archive.store import ArchiveStore

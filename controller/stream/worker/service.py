@@ -42,7 +42,7 @@ from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, Surroundings
-from controller.stream.worker.partition_cluster import partition_clusters
+from controller.stream.worker.partition_brokers import partition_clusters
 from controller.stream.worker.partition_history import PartitionHistory
 from controller.stream.worker.status import WorkerStatus
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.worker.partition_cluster import clear_within_s
+from controller.stream.worker.partition_brokers import clear_within_s
 from events.names import RequestId, TopicName
 from tests.stream.log.records import create
 
