@@ -41,9 +41,8 @@ from controller.stream.log.topics import KafkaUnreachable, TopicWatch, Wanted, p
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
-from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, Surroundings
+from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, PartitionHistory, Surroundings
 from controller.stream.worker.partition_brokers import partition_clusters
-from controller.stream.worker.partition_history import PartitionHistory
 from controller.stream.worker.status import WorkerStatus
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending

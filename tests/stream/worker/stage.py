@@ -15,10 +15,9 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, Surroundings
+from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, PartitionHistory, Surroundings
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
-from controller.stream.worker.partition_history import PartitionHistory
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.events_topic import partition_of

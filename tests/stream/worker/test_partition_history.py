@@ -18,7 +18,7 @@ from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.folder import BeginningGone, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from controller.stream.worker.partition_history import PartitionHistory
+from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import Base, bases
 from events.logs.archive.manifest import NOTED, ArchiveForeign, read_chain, write_object
 from events.logs.archive.store import Folder
