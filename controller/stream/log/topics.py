@@ -250,7 +250,6 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
 
 
 LOOK_EVERY_S = 5.0
-TIMEOUT_S = 10.0
 MISSED_MAX = 2  # once may be a broker that does not know it yet
 
 

@@ -1,4 +1,4 @@
-"""Drivers: the part of a worker that a consumer group assigns partitions to, and that feeds their commands to the engine.
+"""Drivers: the part of a worker that a consumer group assigns partitions to. It feeds their commands to the engine.
 
 `Driver` is the port. `PlainDriver` implements it with an aiokafka consumer group, `driver_faust` with Faust.
 

@@ -1,4 +1,4 @@
-"""The tasks of a partition's owner besides deciding: deadlines, brokers, reviews of topics, and the partition's history.
+"""The tasks of a partition's owner besides deciding: deadlines, brokers, reviews of topics, and its history.
 
 All of it becomes commands, which go through the commands topic like a client's; only what brokers report synchronously
 about a command's events is decided together with it. After a failover the new owner resends these commands from the

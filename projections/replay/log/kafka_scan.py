@@ -1,9 +1,10 @@
 """What has to be known of an events topic before its events can be read side by side.
 
-Which records count is decided by those before them, from the beginning of each partition on (`events.logs.events_topic`).
-So the topic is folded once, where the replay was started, and what is kept of it lets tasks begin anywhere: every some
-ten thousand events the fold's position, with the time there. The events that concern every topic are kept whole: they
-are few, and every fold needs them. Where each partition ends is settled before the fold begins.
+Which records count is decided by those before them, from the beginning of each partition on
+(`events.logs.events_topic`). So the topic is folded once, where the replay was started, and what is kept of it lets
+tasks begin anywhere: every some ten thousand events the fold's position, with the time there. The events that concern
+every topic are kept whole: they are few, and every fold needs them. Where each partition ends is settled before the
+fold begins.
 
 Memory: some hundred bytes for each stretch of events, and the events of brokers and settings.
 

@@ -12,7 +12,6 @@ from typing import Any
 from unittest import mock
 
 from controller.kafka.messages import Message
-from controller.stream.worker import driver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
@@ -154,7 +153,7 @@ def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
         return SimulatedFaust(driver, *links(driver._group.bootstrap))
 
     with (
-        mock.patch.object(driver_plain, "AIOKafkaConsumer", consumer),
+        mock.patch("controller.stream.worker.driver.AIOKafkaConsumer", consumer),
         mock.patch.object(FaustDriver, "_make_app", app),
     ):
         yield

@@ -23,7 +23,6 @@ from controller.machine.commands.access import (
 )
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway import node
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
 from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
@@ -210,7 +209,7 @@ async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatc
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(gate, "decide", broken)
+    monkeypatch.setattr("controller.stream.gateway.node.decide", broken)
     metered.put.clear()
     metered.request(create_by_alice(1))
     assert [put_last(metered).request_id] == ["a1"]

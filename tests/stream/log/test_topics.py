@@ -156,9 +156,9 @@ class Admin:
 async def test_a_look_that_raises_is_no_reason_to_look_no_more(
     watch: TopicWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_watch, "AdminClient", Admin)
-    monkeypatch.setattr(topic_watch, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
-    monkeypatch.setattr(topic_watch, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(topics, "AdminClient", Admin)
+    monkeypatch.setattr(topics, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
+    monkeypatch.setattr(topics, "LOOK_EVERY_S", 0.001)
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
     gone: list[TopicGone] = []
     await asyncio.wait_for(watch.watch(gone.append), 30)
