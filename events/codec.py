@@ -36,15 +36,15 @@ from events.names import Offset, TopicName
 from events.values import Fact
 
 UNREADABLE = (ValueError, RecursionError)
-"""What msgspec raises on bytes that are not what they should be: DecodeError, or UnicodeDecodeError where text is no
-UTF-8, which both are ValueErrors, or RecursionError where they are nested too deep."""
+"""What msgspec raises for invalid bytes: DecodeError or UnicodeDecodeError, both ValueErrors, or RecursionError for
+deep nesting."""
 UPCASTS: dict[int, Callable[[list[Any]], list[Any]]] = {}
 """`UPCASTS[n]` takes the array of an event written in version n (its type first) and returns the array of the same
 event in version n + 1. Version 1 is the first, so there is nothing to raise yet."""
 
 
 class EventDecodeError(Exception):
-    """Bytes that are not an event this release knows; says where and why."""
+    """Bytes that are not an event of this release. The message says where and why."""
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"event at offset {offset}: {why}")
@@ -67,16 +67,16 @@ class _RawEnvelope(Fact, frozen=True):
 
 
 OVERWRITING = frozenset({LeaderElected, IsrChanged})
-"""Of these a later event of a partition says all that an earlier one did: between other events of the topic only the
-last counts for where it stands. Their partition follows their topic."""
+"""Events that overwrite their partition: only the last one counts for the partition's state. Their partition follows
+their topic."""
 IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
-"""These leave their topic as it is: they are for those who look at requests."""
+"""Events that do not change their topic; they matter to request history only."""
 OF_NO_PARTITION, OF_IDLE = -1, -2
-"""What `place_of` says in place of a partition."""
+"""What `place_of` returns instead of a partition."""
 
 
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """The fields of an event up to its topic, or none of one that concerns every topic; then its `place`."""
+    """The fields of an event up to its topic, none for a cluster-wide one; then its `place`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     said: dict[str, Any] = {}
@@ -102,7 +102,7 @@ _Beginning: Any = msgspec.defstruct(
     array_like=True,
     gc=False,
 )
-"""An envelope, decoded only as far as the topic of its event, or the partition."""
+"""An envelope, decoded up to the event's topic or partition."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -117,10 +117,7 @@ def encode_event(at_ms: int, cause: Cause, event: Event) -> bytes:
 
 
 def decode_event(offset: int, value: bytes) -> Recorded:
-    """The event in `value`, raised to the newest version.
-
-    Raises EventDecodeError for an unknown event type, a newer version, or bytes that are no event.
-    """
+    """The event in `value`. Raises EventDecodeError for an unknown event type, a newer version, or invalid bytes."""
     try:
         envelope = _decoder.decode(value)
         if envelope.version == EVENT_VERSION:
@@ -131,16 +128,14 @@ def decode_event(offset: int, value: bytes) -> Recorded:
 
 
 def topic_of(offset: int, value: bytes) -> TopicName | None:
-    """The topic of the event in `value`, in half the time that decoding it takes; None for one of the whole cluster.
-
-    What comes after the topic is not looked at: `decode_event` is for those who read on. Raises EventDecodeError.
-    """
+    """The topic of the event in `value`, None for a cluster-wide one. It takes half the time of `decode_event`, because
+    it does not check what follows the topic. Raises EventDecodeError."""
     return place_of(offset, value)[0]
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The same with the partition of an event of those that are OVERWRITING, OF_IDLE of one of those that are IDLE,
-    OF_NO_PARTITION of any other."""
+    """The topic, and the partition of an OVERWRITING event; OF_IDLE for an IDLE event, OF_NO_PARTITION for any
+    other."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:
@@ -180,7 +175,7 @@ def _what_is_wrong(event: list[Any], why: str) -> str:
 
 
 HIDDEN = b"(hidden)"
-"""Stands where a secret is."""
+"""Replaces a secret."""
 _SECRETS = (
     "ssl.key.password",
     "ssl.keystore.key",
@@ -190,11 +185,11 @@ _SECRETS = (
     "ssl.truststore.password",
     "sasl.jaas.config",
 )
-"""The dynamic configs of brokers that are secrets in Kafka, behind whatever listener's name."""
+"""Suffixes of the names of dynamic broker configs that Kafka treats as secrets."""
 
 
 def without_secrets(event: Event) -> Event:
-    """The event with its secrets hidden; the same one where it has none."""
+    """The event with its secrets hidden; the same object if it has none."""
     if isinstance(event, ScramCredentialSet):
         return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
     if isinstance(event, LoginSecretDrawn):
@@ -208,7 +203,7 @@ def without_secrets(event: Event) -> Event:
 
 
 def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
-    """The configs of brokers, or of what else has them, with those hidden that are secrets."""
+    """The configs of an event, with secrets hidden."""
     return _shown(event.configs)
 
 
@@ -217,6 +212,6 @@ def _shown(configs: Configs) -> Configs:
 
 
 def value_without_secrets(record: Recorded, value: bytes) -> bytes:
-    """The canonical bytes of an event with its secrets hidden; `value` itself where it has none."""
+    """The canonical bytes of an event with its secrets hidden; `value` itself if it has none."""
     shown = without_secrets(record.event)
     return value if shown is record.event else encode_event(record.at_ms, record.cause, shown)

@@ -38,8 +38,6 @@ _V = TypeVar("_V")
 
 
 class ArchivedLog(StateKeys, Protocol):
-    """A log whose events below `start_offset` are archived."""
-
     @property
     def start_offset(self) -> int: ...
 
@@ -51,19 +49,19 @@ class Archive:
         self._log = log
         self._place: ArchiveStore | None = None
         self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
-        """The segments that were seen so far, and where each starts: replaced as one, since any thread may look."""
+        """The known segments and their starts, replaced in one step because any thread may read them."""
         self._own = object()
-        """Whose is what is kept."""
+        """The owner of this archive's cache entries."""
         self.fetched = 0
-        """Objects that were fetched from the store."""
+        """Number of objects fetched from the store."""
 
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Drop the cached objects."""
         for recent in (_files, _groups, _indexes):
             recent.let_go(self._own)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
+        """The archived events in [start, end). Raises ArchiveError."""
         for manifest in self.segments(start, end):
             file = self._file(manifest)
             for group in file.groups(start, end):
@@ -73,7 +71,7 @@ class Archive:
                         yield offset, value
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        """The events at some offsets, in the order asked for. Raises ArchiveError."""
+        """The events at some offsets, in the order requested. Raises ArchiveError."""
         found = []
         for offset in offsets:
             file = self._file(self.segments(offset, offset + 1)[0])
@@ -82,14 +80,14 @@ class Archive:
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
-        """The runs of events under a name of the index, from `start` on, below `end`. Raises ArchiveError."""
+        """The runs of events in [start, end) under a name of the index. Raises ArchiveError."""
         for manifest in self.segments(start, end):
             for run in self._index(manifest).runs(prefix):
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
     def newest(self, prefixes: set[bytes], end: int) -> dict[bytes, int]:
-        """The newest archived event before `end` under each of some names; those that have none are left out. Raises
+        """The newest archived event before `end` under each name; names without one are left out. Raises
         ArchiveError."""
         found: dict[bytes, int] = {}
         for manifest in reversed(self.segments(0, min(end, self._log.start_offset))):
@@ -102,13 +100,12 @@ class Archive:
         return found
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The names of one kind in the index, in order, after one of them. Raises ArchiveError."""
+        """The names of one kind in the index, in order, after a given one. Raises ArchiveError."""
         indexes = (self._index(manifest) for manifest in self.segments(0, self._log.start_offset))
         return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
 
     def segments(self, start: int, end: int) -> Sequence[Manifest]:
-        """The segments that hold the events from `start` on, below `end`. Raises ArchiveError where they are not
-        known."""
+        """The segments that hold the events in [start, end). Raises ArchiveError if they are unknown."""
         if start >= end:
             return ()
         known, starts = self._known
@@ -122,12 +119,12 @@ class Archive:
         return known[first : bisect_right(starts, end - 1)]
 
     def content(self, manifest: Manifest) -> bytes:
-        """The Parquet of a segment, as it was archived. Raises ArchiveError."""
+        """The Parquet file of a segment, as archived. Raises ArchiveError."""
         return self._fetched(manifest.events_name, manifest.events)
 
     def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
-        """The requests that began in segments before an offset, the newest first: state keys as the log had them.
-        Raises ArchiveError."""
+        """The requests that began in segments before an offset, newest first: state keys as the log had them. Raises
+        ArchiveError."""
         for manifest in reversed(self.segments(0, min(end, noted(self._log).forgotten))):
             stored = requests_of(self._log, manifest)
             if stored is not None:
@@ -135,7 +132,7 @@ class Archive:
                 yield manifest, self._opened(name, stored)
 
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
-        """All that the index of a segment has: the keys of names, with their runs. Raises ArchiveError."""
+        """The whole index of a segment: each name's key with its runs. Raises ArchiveError."""
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
 
     def _file(self, manifest: Manifest) -> SegmentFile:
@@ -173,7 +170,7 @@ class Archive:
 
 
 class _Recent(Generic[_K, _V]):
-    """What was used last, by owner, up to a number over all of them; nobody waits while something is made."""
+    """An LRU cache by owner, with one bound over all owners; no lock is held while a value is made."""
 
     def __init__(self, most: int) -> None:
         self._most = most

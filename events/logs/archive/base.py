@@ -58,7 +58,7 @@ from events.logs.snapshots import (
 )
 
 KEPT: Final = 2
-"""So many bases stay: the newest, and one more for who is reading it, or where the newest is damaged."""
+"""Number of bases to keep: the newest, and one for a process that is reading it, or if the newest is damaged."""
 PART_BYTES: Final = 16 << 20
 PAIRS_PER_WRITE: Final = 1000
 CACHE_BYTES: Final = 8 << 20
@@ -66,14 +66,16 @@ _BASES: Final = "bases"
 _NAME = re.compile(r"([0-9]{20})(?:\.json|-[0-9a-f]{16}\.part)")
 _EVENT: Final = b"\0"
 _KINDS: Final = frozenset((_EVENT, b"s", b"t", b"r", b"m", b"e"))
-"""What the keys of the database of a log begin with."""
+"""The first bytes of the keys in a log's database."""
 
 Pair = tuple[bytes, bytes]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy of the log of the events before `offset`, of which those from `start` on are in it. It is to be gone on
-    with at the record `kafka_offset` of the partition of the topic with the id `topic_id`."""
+    """A copy of a log up to `offset`, with the events from `start` on.
+
+    Reading continues at the record `kafka_offset` of the partition of the topic with the id `topic_id`.
+    """
 
     cluster_id: Name
     topic_id: Name
@@ -87,21 +89,20 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the object that says what it is."""
+        """The name of the object that describes it."""
         return f"{_BASES}/{self.offset:020}.json"
 
     def part_name(self, part: Stored) -> str:
-        """Of the object with a part."""
         return f"{_BASES}/{self.offset:020}-{part.sha256[:16]}.part"
 
     @property
     def size(self) -> int:
-        """How many bytes its file has."""
+        """The size of its file in bytes."""
         return sum(part.size for part in self.parts)
 
 
 def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
-    """What a base of a log says, as the log is now, that is to be gone on with at this record. Raises LogError."""
+    """The description of a base of a log as it is now; reading continues at this record. Raises LogError."""
     return Base(
         cluster_id=log.cluster_id,
         topic_id=topic_id,
@@ -114,9 +115,9 @@ def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
 
 
 def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
-    """Keep a base of these pairs, in the order of their keys, and let older ones go; as it is kept, with its parts.
+    """Store a base of these pairs, in key order, and remove old bases. Returns it with its parts.
 
-    It is there whole, or not at all. Raises ArchiveError, OSError, and what `pairs` raises.
+    The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.
     """
     parts: list[Stored] = []
     with TemporaryDirectory(prefix="topicwright-base-") as folder:
@@ -133,13 +134,13 @@ def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
 
 
 def offsets_of_bases(place: ArchiveStore) -> list[int]:
-    """The offsets of the bases that there are. Raises ArchiveAway."""
+    """The offsets of all bases. Raises ArchiveAway."""
     names = (name.removesuffix(".json") for name in place.names(_BASES))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
 def read_base(place: ArchiveStore, offset: int) -> Base:
-    """The base at an offset. Raises ArchiveError; ArchiveDamaged where it is none of this release's or an older one."""
+    """The base at an offset. Raises ArchiveError; ArchiveDamaged if this release cannot read it."""
     name = f"{_BASES}/{offset:020}.json"
     base = read_object(place, name, Base)
     if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
@@ -148,8 +149,8 @@ def read_base(place: ArchiveStore, offset: int) -> Base:
 
 
 def bases(place: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
-    """The bases of a partition of a topic, the newest first. Those that cannot be read are passed over. Raises
-    ArchiveAway; ArchiveForeign, before any other, for one of another cluster or topic."""
+    """The bases of a partition of a topic, newest first; unreadable ones are skipped. Raises ArchiveAway, and
+    ArchiveForeign at the first of another cluster or topic."""
     for offset in reversed(offsets_of_bases(place)):
         with suppress(ArchiveDamaged):
             base = read_base(place, offset)
@@ -162,8 +163,8 @@ def bases(place: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]
 
 
 def fetch_base(place: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
-    """Make the folder of a log of a base; it is there once it is whole and `check` raises nothing, which is given
-    its path until then. Raises ArchiveError, LogError, OSError."""
+    """Download a base into a log folder. The folder appears once it is complete and `check`, which gets its temporary
+    path, has passed. Raises ArchiveError, LogError, OSError."""
     fresh = folder.with_name(folder.name + ".fresh")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(0o700, parents=True)
@@ -217,7 +218,7 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
 
 
 def _let_go(place: ArchiveStore, newest: Base) -> None:
-    """Remove what is older than the bases that stay, first what says that they are there."""
+    """Remove the oldest bases, descriptions first."""
     stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
     for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):
         if int(found[1]) < min(stay):
@@ -229,7 +230,7 @@ _NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
 
 
 def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
-    """Copy the snapshots of a log that are not beside its archive yet, and remove those that are too many there. Raises
+    """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
     ArchiveAway, OSError."""
     there = _there(place)
     for offset in snapshot_offsets(log):
@@ -242,8 +243,8 @@ def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequen
 
 
 def fetch_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
-    """Copy the snapshots that a log has not, the newest first; how many. Those that are not as they were put are passed
-    over. `rest` is called between two. Raises ArchiveAway, OSError."""
+    """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
+    called between two. Raises ArchiveAway, OSError."""
     here, added = set(snapshot_offsets(log)), 0
     for offset, name in sorted(_there(place).items(), reverse=True):
         if offset in here or offset > log.durable_offset:

@@ -33,12 +33,12 @@ from events.logs.log import EventLog, LogCorrupted, StateKeys
 
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
-"""So many events a segment has: one subtree of the log's Merkle tree."""
+"""The default number of events in a segment, which is one subtree of the log's Merkle tree."""
 NOTED: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
 JSON_BYTES_MAX: Final = 2 << 20
-"""Of an object of JSON; the largest is a base with its 10,000 parts."""
+"""The limit of a JSON object; the largest is a base with its 10,000 parts."""
 _MANIFESTS: Final = "manifests"
 _REQUESTS_FOLDER: Final = "requests"
 _ABOUT: Final = "archive.json"
@@ -46,11 +46,11 @@ _WRITER: Final = "writer.json"
 
 
 class ArchiveForeign(ArchiveError):
-    """The archive is one of another cluster, of another history, or another service's."""
+    """The archive belongs to another cluster, history or service."""
 
 
 class ArchiveDamaged(ArchiveError, LogCorrupted):
-    """What is in the archive is not what was archived."""
+    """The archive does not hold what was archived."""
 
 
 OffsetInLog = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -60,20 +60,19 @@ _Size = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """An object: the SHA-256 of its bytes, and how many they are."""
+    """The SHA-256 and the size of an object."""
 
     sha256: _Hash
     size: _Size
 
     @classmethod
     def of(cls, content: bytes) -> Stored:
-        """What is to be said of an object."""
         return cls(sha256(content).hexdigest(), len(content))
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment: the events from `start` up to but not including `end`. `tree` is the root of the Merkle tree over
-    them alone, `event_bytes` what they take in the log."""
+    """A segment: the events in [start, end). `tree` is the root of the Merkle tree over them alone, `event_bytes` their
+    size in the log."""
 
     cluster_id: Name
     history: Name
@@ -90,32 +89,28 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the manifest itself."""
         return f"{_MANIFESTS}/{self.start:020}.json"
 
     @property
     def events_name(self) -> str:
-        """Of the object with the events."""
         return f"events/{self.start:020}-{self.events.sha256[:16]}.parquet"
 
     @property
     def index_name(self) -> str:
-        """Of the object with the index."""
         return f"index/{self.start:020}-{self.index.sha256[:16]}.index"
 
     def requests_name(self, requests: Stored) -> str:
-        """Of the object with its requests."""
         return f"{_REQUESTS_FOLDER}/{self.start:020}-{requests.sha256[:16]}.index"
 
     def find_requests(self, place: ArchiveStore) -> str | None:
-        """The name of an object with its requests, None where there is none yet. Raises ArchiveAway."""
+        """The name of an object with its requests, None if there is none yet. Raises ArchiveAway."""
         own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
         there = filter(own.fullmatch, place.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
 class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which log an archive is; `history` tells apart logs of one cluster (see `history_of`)."""
+    """The log that an archive belongs to; `history` tells logs of one cluster apart (see `history_of`)."""
 
     cluster_id: Name
     history: Name
@@ -123,7 +118,7 @@ class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who archives: `boot` is drawn at each start, `where` is for people."""
+    """The process that archives. `boot` is random at each start, `where` is for display."""
 
     boot: Name
     where: str
@@ -131,48 +126,48 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """What a log keeps of its archive."""
+    """The log's own record of its archive."""
 
     url: str = ""
-    """Its place; "" without one."""
+    """The archive's URL; "" without an archive."""
     history: str = ""
-    """Of a log that was recovered the id of its own history since."""
+    """The history id of a recovered log."""
     forgotten: int = 0
-    """Below this offset requests are read from the archive."""
+    """Requests below this offset are read from the archive."""
     cleaned: int = 0
-    """Below this offset the log's indexes have nothing more."""
+    """The log's indexes have no entries below this offset."""
 
 
 _T = TypeVar("_T")
 
 
 def read_about(place: ArchiveStore) -> ArchiveInfo | None:
-    """Of which log the archive is, None where there is none. Raises ArchiveError."""
+    """The log that an archive belongs to, None if there is no archive. Raises ArchiveError."""
     return read_object(place, _ABOUT, ArchiveInfo)
 
 
 def write_about(place: ArchiveStore, about: ArchiveInfo) -> None:
-    """Begin an archive. Raises ArchiveError."""
+    """Create an archive. Raises ArchiveError."""
     write_object(place, _ABOUT, about)
 
 
 def read_writer(place: ArchiveStore) -> Writer | None:
-    """Who archives there. Raises ArchiveError."""
+    """The process that archives there. Raises ArchiveError."""
     return read_object(place, _WRITER, Writer)
 
 
 def write_writer(place: ArchiveStore, writer: Writer) -> None:
-    """Say that it is us. Raises ArchiveError."""
+    """Register this process as the one that archives. Raises ArchiveError."""
     write_object(place, _WRITER, writer)
 
 
 def write_manifest(place: ArchiveStore, manifest: Manifest) -> None:
-    """Make a segment part of the archive. Raises ArchiveError."""
+    """Add a segment to the archive. Raises ArchiveError."""
     write_object(place, manifest.name, manifest)
 
 
 def starts_in(place: ArchiveStore) -> list[int]:
-    """Where the segments of an archive begin, in order. Raises ArchiveError."""
+    """The first offsets of all segments, in order. Raises ArchiveError."""
     names = (name.removesuffix(".json") for name in place.names(_MANIFESTS))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
@@ -187,7 +182,7 @@ def read_manifest(place: ArchiveStore, start: int) -> Manifest:
 
 
 def find_manifest(place: ArchiveStore, start: int) -> Manifest | None:
-    """The same, None where there is none. Raises ArchiveError."""
+    """As `read_manifest`, None if there is none. Raises ArchiveError."""
     name = f"{_MANIFESTS}/{start:020}.json"
     found = read_object(place, name, Manifest)
     if found is not None and (found.start != start or found.end <= start):
@@ -196,9 +191,9 @@ def find_manifest(place: ArchiveStore, start: int) -> Manifest | None:
 
 
 def read_chain(place: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
-    """Of which log an archive is, and its segments, from the first event on without a gap.
+    """The log that an archive belongs to, and its segments from the first event on without a gap.
 
-    Raises ArchiveError; ArchiveForeign where there is no archive.
+    Raises ArchiveError; ArchiveForeign if there is no archive.
     """
     about = read_about(place)
     if about is None:
@@ -215,7 +210,7 @@ def read_chain(place: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
 
 
 def read_stored(place: ArchiveStore, name: str, stored: Stored) -> bytes:
-    """An object as it was archived. Raises ArchiveError; ArchiveDamaged where it is missing or another one."""
+    """An object as archived. Raises ArchiveError; ArchiveDamaged if it is missing or changed."""
     content = place.read(name)
     if content is None:
         raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
@@ -225,7 +220,7 @@ def read_stored(place: ArchiveStore, name: str, stored: Stored) -> bytes:
 
 
 def read_object(place: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
-    """An object of JSON, None where there is none. Raises ArchiveError."""
+    """A JSON object, None if there is none. Raises ArchiveError."""
     content = place.read(name, JSON_BYTES_MAX)
     if content is None:
         return None
@@ -240,7 +235,7 @@ def read_object(place: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
 
 
 def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
-    """Put an object of JSON. Raises ArchiveError."""
+    """Write a JSON object. Raises ArchiveError."""
     place.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
 
 
@@ -248,47 +243,47 @@ def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
 
 
 def noted(log: StateKeys) -> Noted:
-    """What a log keeps of its archive. Raises LogError."""
+    """The log's own record of its archive. Raises LogError."""
     value = log.get(NOTED)
     return Noted() if value is None else _decoded(value, Noted)
 
 
 def note(what: Noted) -> dict[bytes, bytes]:
-    """The state key that keeps it."""
+    """The state key that records it."""
     return {NOTED: msgspec.msgpack.encode(what)}
 
 
 def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
-    """The state key that keeps the manifest of a segment."""
+    """The state key that records it."""
     return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
 
 
 def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
-    """The state keys by which a log has archived nothing, before it begins anew at another place."""
+    """The state changes by which a log forgets its segments, before it archives to another place."""
     return {key: b"" for key, _ in log.scan(NOTED, NOTED)}
 
 
 def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
-    """The manifests that a log keeps, in order, of the segments that begin at an offset and after. Raises LogError."""
+    """The recorded manifests of segments from an offset on, in order. Raises LogError."""
     for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
         if value and len(key) == _KEY_BYTES:
             yield _decoded(value, Manifest)
 
 
 def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
-    """The state key that keeps which object has the requests of a segment."""
+    """The state key that records it."""
     return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
 
 
 def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
-    """The object with the requests of a segment; None while the log's own state has them. Raises LogError."""
+    """The object with the requests of a segment; None while the log's state has them. Raises LogError."""
     value = log.get(_key(manifest.start) + _REQUESTS)
     return _decoded(value, Stored) if value else None
 
 
 def history_of(log: EventLog) -> str:
-    """The id of a log's history: of the first event, which has the time and the ids of its beginning; of a log that was
-    recovered its own. "" of an empty one. Raises LogError."""
+    """The id of a log's history: a hash of its first event, which has unique ids; a recovered log has its own. "" for
+    an empty log. Raises LogError."""
     own = noted(log).history
     if own or not log.next_offset:
         return own

@@ -19,26 +19,26 @@ _TRUE, _FALSE, _I8, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7
 
 
 class BadPages(ValueError):
-    """Pages that cannot be read, or that nobody who archives writes."""
+    """Invalid pages, or pages that no archiver writes."""
 
 
 class Sizes(NamedTuple):
-    """The sizes that some columns of a group of rows unpack to."""
+    """The decompressed sizes of some columns of a row group."""
 
     unpacked: int
     values: int
     are_plain: bool
-    """No value stands for more bytes than it has in its page: there is no dictionary, and no prefix is shared."""
+    """True if no value needs more bytes than it has in its page: no dictionary, no shared prefixes."""
 
 
 def check_footer(content: bytes) -> None:
-    """Raises BadPages for a file whose footer is none, or larger than any."""
+    """Raise BadPages if a file has no footer of valid size."""
     if content[-4:] != _END or int.from_bytes(content[-8:-4], "little") > FOOTER_BYTES_MAX:
         raise BadPages(f"it has no footer of at most {FOOTER_BYTES_MAX} bytes")
 
 
 def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
-    """Of some columns of a group of rows, as pyarrow's metadata has it. Raises BadPages."""
+    """The sizes of some columns of a row group. Raises BadPages."""
     unpacked = values = 0
     are_plain = True
     for number in range(group.num_columns):
@@ -65,7 +65,7 @@ class _Header(NamedTuple):
 
 
 class _Pages:
-    """Reads the headers of the pages of a column, one after the other."""
+    """Reads the page headers of a column."""
 
     def __init__(self, content: bytes, start: int, end: int) -> None:
         if not 0 <= start <= end <= len(content):
@@ -74,7 +74,7 @@ class _Pages:
         self.at, self.end = start, end
 
     def take(self) -> _Header:
-        """The next header; its page is passed over. Raises BadPages."""
+        """The next header; skips its page. Raises BadPages."""
         try:
             fields = self._struct(0)
             kind, unpacked, packed = fields[1], fields[2], fields[3]

@@ -40,22 +40,18 @@ _decode = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class SegmentIndexBuilder:
-    """Takes the events of a segment in order."""
-
     def __init__(self, start: int) -> None:
         self._start = start
         self._runs: dict[bytes, list[int]] = {}
         self._ends: dict[bytes, int] = {}
 
     def add(self, record: Recorded) -> None:
-        """One more event."""
         for kind, of_requests in ((SHARD, False), (REQUEST, True)):
             name = indexed_under(record, of_requests)
             if name or not of_requests:
                 self._take(run_prefix(kind, name), record.offset)
 
     def content(self, cluster_id: str, last_event: bytes, event_version: int = EVENT_VERSION) -> bytes:
-        """The file."""
         about = SnapshotInfo(cluster_id, max(self._ends.values()), event_version, zlib.crc32(last_event))
         return packed(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
 
@@ -70,7 +66,7 @@ class SegmentIndexBuilder:
 
 
 def packed(about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A file of pairs in the order of their keys."""
+    """A file of pairs, which are in key order."""
     with TemporaryDirectory(prefix="topicwright-index-") as folder:
         path = Path(folder) / "index"
         write_snapshot(path, about, pairs)
@@ -78,14 +74,14 @@ def packed(about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class SegmentIndex:
-    """The index of a segment, open for reading in any thread."""
+    """The index of a segment; any thread may read it."""
 
     def __init__(self, file: Snapshot, start: int) -> None:
         self._file = file
         self._start = start
 
     def runs(self, prefix: bytes) -> list[range]:
-        """The offsets of the events under a name, by its key. Raises LogCorrupted."""
+        """The runs of events under a name, by its key. Raises LogCorrupted."""
         try:
             value = self._file.get(prefix)
         except (SnapshotDamaged, OSError) as error:
@@ -93,7 +89,7 @@ class SegmentIndex:
         return [] if value is None else _ranges(self._start, _decode(value))
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The keys of one kind, in order, after one of them (b"": all). Raises LogCorrupted."""
+        """The keys of one kind, in order, after a given one (b"": all). Raises LogCorrupted."""
         try:
             for key, _ in self._file.scan(kind, after or None):
                 yield key
@@ -118,31 +114,27 @@ def _ranges(start: int, runs: Sequence[int]) -> list[range]:
 
 
 GROUP: Final = 8192
-"""Events of a group of rows."""
+"""Maximum events of a row group."""
 GROUP_BYTES: Final = 16 << 20
 _BATCH: Final = 512
 _BATCH_BYTES: Final = 2 << 20
-"""Events made into columns between two rests: some milliseconds."""
+"""Size of a batch between two calls of `rest`: some milliseconds of work."""
 UNPACKED_BYTES_MAX: Final = 128 << 20
 _VALUES_MAX: Final = 1 << 25
-"""The columns of a group unpack to at most so much: an event is smaller than its request, 100 MiB by default."""
+"""Limits of the decompressed columns of a row group. An event is smaller than its request, 100 MiB by default."""
 CANONICAL, VALUE = "canonical", "value"
 
 
 class ColumnMaker(Protocol):
     """Makes columns of events; one of them is `value`."""
 
-    def add(self, recorded: Recorded, value: bytes) -> None:
-        """One more row."""
-        ...
+    def add(self, recorded: Recorded, value: bytes) -> None: ...
 
-    def batch(self) -> pa.RecordBatch:
-        """The rows added since the last batch."""
-        ...
+    def batch(self) -> pa.RecordBatch: ...
 
 
 class PackedSegment(NamedTuple):
-    """A segment that is to be archived: its manifest, and the objects that this names."""
+    """A segment ready to be archived: its manifest and the objects that it names."""
 
     manifest: Manifest
     events: bytes
@@ -190,7 +182,7 @@ class _Packing:
 
 
 def _with_dictionary(schema: pa.Schema) -> list[str]:
-    """The paths of all columns but the two with the bytes of events, which hardly come again."""
+    """The paths of all columns except the two with event bytes, which rarely repeat."""
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
@@ -212,7 +204,8 @@ def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorde
 def pack_segment(
     values: Iterator[tuple[int, bytes]], of: ArchiveInfo, columns: ColumnMaker, rest: Callable[[], None]
 ) -> PackedSegment:
-    """Some events, at least one, made into the objects of a segment. `rest` is called now and then, and may raise.
+    """The objects of a segment with these events, at least one. `rest` is called between batches, and may raise to
+    stop.
 
     Raises LogError, EventDecodeError.
     """
@@ -254,10 +247,9 @@ def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, byt
 
 
 class SegmentFile:
-    """The events of a segment, for reading in any thread."""
+    """The events of a segment; any thread may read them."""
 
     def __init__(self, manifest: Manifest, content: bytes) -> None:
-        """Raises ArchiveDamaged."""
         self.manifest = manifest
         self._bytes, self._content = content, pa.py_buffer(content)
         self._metadata: pq.FileMetaData | None = None
@@ -276,7 +268,7 @@ class SegmentFile:
             self._firsts.append(self._firsts[-1] + rows)
 
     def groups(self, start: int, end: int) -> list[int]:
-        """The numbers of the groups of rows that hold the events from `start` on, below `end`."""
+        """The row groups that hold the events in [start, end)."""
         pairs = enumerate(zip(self._firsts, self._firsts[1:], strict=False))
         return [number for number, (first, after) in pairs if first < end and after > start]
 
@@ -299,13 +291,12 @@ class SegmentFile:
         return found
 
     def each_value(self) -> Iterator[bytes]:
-        """The bytes of all events, of which one group at a time is unpacked. Raises ArchiveDamaged."""
+        """The bytes of all events; one group at a time is decompressed. Raises ArchiveDamaged."""
         for group in range(len(self._firsts) - 1):
             yield from self.values(group)
 
     def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Some columns of the events from `start` on, below `end`; one that was archived before there was such a column
-        has nothing in it."""
+        """Some columns of the events in [start, end); null if the file lacks a column."""
         file: Any = self._open()
         there = [name for name in schema.names if name in file.schema_arrow.names]
         for group in self.groups(start, end):
@@ -321,7 +312,7 @@ class SegmentFile:
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _sized(self, group: int, columns: Sequence[str]) -> Sizes:
-        """The sizes that some columns of a group unpack to. Raises ArchiveDamaged where that is too much."""
+        """The decompressed sizes of some columns. Raises ArchiveDamaged if they exceed the limits."""
         assert self._metadata is not None, "it was read at first"
         try:
             found = sizes(self._bytes, self._metadata.row_group(group), columns)
@@ -335,5 +326,5 @@ class SegmentFile:
         return found
 
     def _open(self) -> pq.ParquetFile:
-        """One for each reading: they are not for several threads. What the file says of itself is decoded once."""
+        """A reader for one thread. The file's metadata is decoded once."""
         return pq.ParquetFile(pa.BufferReader(self._content), metadata=self._metadata)

@@ -25,10 +25,10 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from events.logs.log import LogError, open_regular
 
 OBJECT_BYTES_MAX: Final = 1 << 30
-"""No object of an archive is larger."""
+"""The maximum size of an object."""
 FORM: Final = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 TRIED_S: Final = 10
-"""So long a store is tried that does not answer, where its client lets us say so."""
+"""The retry limit for a store that does not answer, if its client has such a setting."""
 _LIMIT: Final = "retry_limit_seconds"
 _ENVIRONMENT: Final = "give credentials in the environment, as AWS_SECRET_ACCESS_KEY"
 _T = TypeVar("_T")
@@ -40,50 +40,50 @@ _OPTIONS: Final = {
     "abfs": "blob_storage_authority dfs_storage_authority blob_storage_scheme dfs_storage_scheme enable_tls "
     "credential_kind tenant_id client_id",
 }
-"""The query parameters of pyarrow's URLs that hold no secret."""
+"""Query parameters of pyarrow's URLs that hold no secret."""
 _ALIASES: Final = {"gcs": "gs", "abfss": "abfs"}
 _OPTION_VALUE = re.compile(r"[A-Za-z0-9._:/\[\]-]*")
-"""Names, numbers, addresses and paths: no user info and no query of its own."""
+"""Names, numbers, addresses and paths: neither user info nor a query."""
 _CONTAINER = re.compile(r"[a-z0-9-]{3,63}|\$[a-z]{3,10}")
 _NAME = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?\.[a-z]+")
 
 
 class ArchiveError(LogError):
-    """The archive cannot do what was wanted. The message names it and says what to do."""
+    """The archive cannot be used. The message names it and says what to do."""
 
 
 class BadArchiveUrl(ArchiveError):
-    """What was given as the place of an archive is none."""
+    """The URL of an archive is invalid or may hold a secret."""
 
 
 class ArchiveAway(ArchiveError):
-    """The store cannot be reached, has no room, or does not let us: to be tried again."""
+    """The store is unreachable, full, or denies access; the caller may retry."""
 
 
 class ArchiveStore(Protocol):
-    """A place for objects under names of one or two words."""
+    """A store of objects by name."""
 
     url: str
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """An object, None where there is none. Raises ArchiveAway, for one that is larger too."""
+        """An object, None if there is none. Raises ArchiveAway, also if it is larger than `bytes_max`."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Put an object, or another in its place: whole, or not at all. Raises ArchiveAway."""
+        """Write or replace an object atomically. Raises ArchiveAway."""
         ...
 
     def names(self, folder: str) -> list[str]:
-        """The names of what is in a folder, in order. Raises ArchiveAway."""
+        """The names in a folder, in order. Raises ArchiveAway."""
         ...
 
     def remove(self, name: str) -> None:
-        """Let an object go, if it is there. Raises ArchiveAway."""
+        """Remove an object if it exists. Raises ArchiveAway."""
         ...
 
 
 def open_store(url: str) -> ArchiveStore:
-    """The place that a URL, or the path of a folder, names; nothing is done there yet. Raises BadArchiveUrl."""
+    """The store at a URL or folder path, without accessing it. Raises BadArchiveUrl."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -103,7 +103,7 @@ def open_store(url: str) -> ArchiveStore:
 
 
 def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
-    """Raise BadArchiveUrl, which shows no value, for what may be a secret."""
+    """Raise BadArchiveUrl for a URL that may hold a secret, without showing it."""
     user, at, _ = parts.netloc.rpartition("@")
     if at and not (_CONTAINER.fullmatch(user) if scheme == "abfs" else (scheme, user) == ("gs", "anonymous")):
         raise BadArchiveUrl(f"the part before @ in the URL of an archive may hold a secret: {_ENVIRONMENT}")
@@ -128,30 +128,29 @@ def _no_place(url: str) -> BadArchiveUrl:
 
 
 def within(url: str, name: str) -> str:
-    """The URL of the place of that name in the place at `url`."""
+    """The URL of a subfolder of the store at `url`."""
     where, mark, options = url.partition("?")
     return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
 def is_inside(place: ArchiveStore, folder: Path) -> bool:
-    """Whether what is put there goes with the folder when that is lost."""
+    """True if the store lies inside the folder, so that both would be lost together."""
     return isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(folder.resolve())
 
 
 def _shown(url: str) -> str:
-    """The URL without its query, its fragment and all that stands before an @."""
+    """The URL without query, fragment and user info."""
     return re.sub(r"//.*@", "//(hidden)@", re.split("[?#]", url, maxsplit=1)[0], flags=re.DOTALL)[:200]
 
 
 class Folder:
-    """A place in a folder, which its owner alone can read: there are secrets in events."""
+    """A store in a folder that only its owner can read, because events hold secrets."""
 
     def __init__(self, folder: Path) -> None:
         self.url = str(folder)
         self._folder = folder
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """As `ArchiveStore` has it."""
         try:
             with open(open_regular(self._folder / _checked(name)), "rb") as file:
                 return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max))
@@ -161,7 +160,6 @@ class Folder:
             raise _away(self.url, error) from None
 
     def write(self, name: str, content: bytes) -> None:
-        """As `ArchiveStore` has it."""
         target = self._folder / _checked(name)
         fresh = target.with_name(target.name + _UNFINISHED)
         try:
@@ -178,7 +176,6 @@ class Folder:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """As `ArchiveStore` has it."""
         try:
             return sorted(one for one in os.listdir(self._folder / folder) if not one.endswith(_UNFINISHED))
         except FileNotFoundError:
@@ -187,7 +184,6 @@ class Folder:
             raise _away(self.url, error) from None
 
     def remove(self, name: str) -> None:
-        """As `ArchiveStore` has it."""
         try:
             (self._folder / _checked(name)).unlink(missing_ok=True)
         except OSError as error:
@@ -195,14 +191,13 @@ class Folder:
 
 
 class Bucket:
-    """A place in an object store."""
+    """A store in a bucket of an object store."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._reached: tuple[Any, str] | None = None
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """As `ArchiveStore` has it."""
 
         def read(system: Any, path: str) -> bytes:
             with system.open_input_file(f"{path}/{_checked(name)}") as file:
@@ -215,7 +210,6 @@ class Bucket:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """As `ArchiveStore` has it."""
 
         def write(system: Any, path: str) -> None:
             with system.open_output_stream(f"{path}/{_checked(name)}") as stream:
@@ -227,7 +221,6 @@ class Bucket:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
-        """As `ArchiveStore` has it."""
 
         def names(system: Any, path: str) -> list[str]:
             from pyarrow import fs
@@ -238,15 +231,12 @@ class Bucket:
         return self._guarded(names)
 
     def remove(self, name: str) -> None:
-        """As `ArchiveStore` has it."""
         with suppress(FileNotFoundError):
             self._guarded(lambda system, path: system.delete_file(f"{path}/{_checked(name)}"))
 
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
-        """What a call gives that is made with the store and the path in it. Raises ArchiveAway, FileNotFoundError.
-
-        To find the region of a bucket it is reached out for already.
-        """
+        """Call with the filesystem and the path in it, connecting first if necessary. Raises ArchiveAway,
+        FileNotFoundError."""
         import pyarrow as pa  # what only looks whether something is archived goes without it
         from pyarrow import fs
 
@@ -262,8 +252,7 @@ class Bucket:
 
 
 def _bounded(url: str) -> str:
-    """The URL with a limit to how long Google's client tries again, which is a quarter of an hour otherwise: whoever
-    waits for the store is to be shown why."""
+    """The URL with a retry limit for Google's client, whose default is 15 minutes."""
     if not url.startswith(("gs:", "gcs:")) or _LIMIT in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
@@ -293,11 +282,11 @@ def _sync(folder: Path) -> None:
 
 
 class Visits:
-    """How many objects of an archive were fetched."""
+    """Number of archive objects fetched."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 visits: ContextVar[Visits | None] = ContextVar("visits", default=None)
-"""Counts for the answer that is worked on in this context, where somebody wants to know."""
+"""Counts the fetches for the current answer, if set."""
