@@ -36,47 +36,46 @@ from events.names import ShardKey
 
 
 class RecordError(Exception):
-    """Bytes in the events topic that this release cannot take; says why."""
+    """Bytes in the events topic that this release cannot read. The message says why."""
 
 
 class RecordFromNewerVersion(RecordError):
-    """A newer release writes this partition: this one would not understand all of its events."""
+    """A newer release writes this partition, with events that this one may not understand."""
 
 
 class Fence(Fact, frozen=True, tag="fence"):
-    """From here on only `writer` writes this partition, under `epoch`; see `events.logs.events_topic` for when."""
+    """From here on only `writer` writes this partition, under `epoch`; the module says when a fence counts."""
 
     epoch: int
-    """One more than the epoch of the fence before; 1 for the first."""
+    """One more than the previous fence's; 1 for the first."""
     writer: str
     """Unique to one claim of one process."""
     release: str
-    """The release of Topicwright that the writer runs."""
+    """The writer's release of Topicwright."""
     event_version: int
     """The newest event version that the writer may write."""
     events: tuple[bytes, ...] = ()
-    """`SettingsChanged`, where the writer's settings or release are not those of the partition."""
+    """`SettingsChanged`, if the writer's settings or release differ from the partition's."""
     next_source: int = 0
-    """The offset of the next command to be decided, as far as the writer knew."""
+    """The offset of the next command to decide, as far as the writer knew."""
 
 
 class Decided(Fact, frozen=True, tag="decided"):
-    """A command was decided. Without events it changed nothing, and the record only says that it was seen."""
+    """A command was decided. Without events it changed nothing, and the record only marks it as decided."""
 
     epoch: int
     source_offset: int
     """The command's offset in the same partition of the commands topic."""
     events: tuple[bytes, ...]
     answers: bytes = b""
-    """The answers that the decision gives, as `controller.stream.log.codec` encodes them; empty for none."""
+    """The answers of the decision, encoded by `controller.stream.log.codec`; empty for none."""
     fault: str = ""
-    """Why the command could not be decided: it was passed over."""
+    """Why the command could not be decided and was skipped."""
 
 
 Record = Fence | Decided
 
 encode_record = msgspec.msgpack.Encoder().encode
-"""The bytes of a record."""
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
@@ -101,12 +100,13 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of(key: ShardKey, partitions: int) -> int:
-    """The partition, 0 to `partitions` - 1, of a shard key."""
+    """The partition of a shard key, from 0 to `partitions` - 1. Kafka's default partitioner gives the same for the
+    key's UTF-8 bytes, so any producer can submit commands."""
     return (murmur2(key.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's murmur2, as an unsigned number of 32 bits."""
+    """Kafka's murmur2, as an unsigned 32-bit number."""
     length = len(data)
     whole = length & ~3
     value = _SEED ^ length
@@ -121,16 +121,16 @@ def murmur2(data: bytes) -> int:
 
 
 class Position(Fact, frozen=True):
-    """How far a partition is folded."""
+    """How far a partition was read."""
 
     kafka_offset: int = 0
-    """The next record of the events topic to take."""
+    """The next record of the events topic."""
     epoch: int = 0
-    """That of the last fence that counted; 0 before the first."""
+    """The epoch of the last fence that counted; 0 before the first."""
     writer: str = ""
     """The worker that wrote that fence."""
     next_source: int = 0
-    """The offset of the next command to be decided."""
+    """The offset of the next command to decide."""
     next_event: int = 0
     """The number of the next event."""
 
@@ -150,58 +150,53 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionFold:
-    """Takes the records of one partition in their order and says which count."""
+    """Reads the records of one partition in order and decides which count."""
 
     def __init__(self, partition: int, position: Position = START) -> None:
         self.partition = partition
         self.ignored = 0
-        """Records that did not count, since this fold was made."""
+        """Number of records that did not count."""
         self._kafka_offset = position.kafka_offset
         self._epoch = position.epoch
         self._writer = position.writer
         self._next_source = position.next_source
         self._next_event = position.next_event
         self._skipped: tuple[int, int] | None = None
-        """The last offsets without a record: the first of them, and the next one with a record."""
+        """The last gap without records: its first offset, and the next offset with a record."""
         self._is_after_skipped = False
         """True if no record has counted since."""
 
     @property
     def position(self) -> Position:
-        """Where the fold has come to, but not past offsets without a record before the next record that counts."""
+        """The position, which stays before a gap until a record after it counts."""
         offset = self._skipped[0] if self._skipped and self._is_after_skipped else self._kafka_offset
         return Position(offset, self._epoch, self._writer, self._next_source, self._next_event)
 
     @property
     def kafka_offset(self) -> int:
-        """The next record of the events topic to take."""
         return self._kafka_offset
 
     @property
     def epoch(self) -> int:
-        """The epoch of the last fence that counted."""
         return self._epoch
 
     @property
     def writer(self) -> str:
-        """The writer of the last fence that counted."""
         return self._writer
 
     @property
     def next_source(self) -> int:
-        """The offset of the next command to be decided."""
         return self._next_source
 
     @property
     def next_event(self) -> int:
-        """The number of the next event."""
         return self._next_event
 
     def take(self, kafka_offset: int, value: bytes) -> Taken | None:
-        """Take the record at an offset; None if it does not count.
+        """Read the record at an offset; None if it does not count.
 
-        Raises LogCorrupted when a record or a command is missing, RecordError for a record that cannot be read. The
-        fold stays where it was then.
+        Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record; the position stays
+        then.
         """
         where = f"events partition {self.partition}, record {kafka_offset}"
         if kafka_offset < self._kafka_offset:
@@ -224,7 +219,7 @@ class PartitionFold:
         return taken
 
     def _why_incomplete(self, record: Fence | Decided, *, after_skipped: bool) -> str | None:
-        """How a record shows that others before it are missing; None if it does not."""
+        """Why a record proves that earlier ones are missing; None if it does not."""
         is_fence = isinstance(record, Fence)
         expected = self._epoch + is_fence
         if after_skipped and record.epoch > expected:
@@ -236,18 +231,18 @@ class PartitionFold:
         return None
 
     def take_own(self, source_offset: int) -> None:
-        """Pass over a decision that this process wrote itself under the epoch that counts, as the next record; of its
-        events `take_own_events` tells."""
+        """Skip the next record, a decision that this process wrote under the current epoch. `take_own_events` counts
+        its events."""
         assert source_offset == self._next_source, "what was decided was the next command"
         self._kafka_offset += 1
         self._next_source += 1
 
     def take_own_events(self, events: int) -> None:
-        """Pass over so many events of its own decision."""
+        """Count the events of an own decision."""
         self._next_event += events
 
     def pass_over(self, records: int) -> None:
-        """Pass over so many further records, which are known not to count."""
+        """Skip records that are known not to count."""
         self._kafka_offset += records
         self.ignored += records
 

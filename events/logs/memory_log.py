@@ -10,7 +10,7 @@ from events.logs.log import Commit, LogClosed, StateKeys, check_commit, check_ra
 
 
 class InMemoryLog:
-    """A log that lives as long as its process: for tests and simulations, where a power cut is `drop_unflushed`."""
+    """A log in memory, for tests and simulations; `drop_unflushed` simulates a power cut."""
 
     def __init__(self, cluster_id: str) -> None:
         self.path: Path | None = None
@@ -78,7 +78,7 @@ class InMemoryLog:
         return self.flush()
 
     def drop_unflushed(self, kept_commits: int = 0) -> int:
-        """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
+        """Lose unflushed commits, as a power cut does, except the oldest `kept_commits`. Returns `next_offset`."""
         while len(self._unflushed) > kept_commits:
             end, commit, before = self._unflushed.pop()
             assert len(self._events) == end, "the newest commit must be undone first"

@@ -11,24 +11,24 @@ STATE = b"s"
 SHARD = b"t"
 REQUEST = b"r"
 KEPT = b"e"
-"""An event that stayed when those around it were dropped."""
+"""An event that stayed when the events around it were dropped."""
 NEXT_KEY = b"mnext"
 START_KEY = b"mstart"
 
 pack = struct.Struct(">Q").pack
 
 _SKIPPED_MAX = 100
-"""So many deleted keys are stepped over on the way back to a run: a tenth of a millisecond."""
+"""Limit of deleted keys to step over on the way back to a run: a tenth of a millisecond."""
 
 
 def run_prefix(kind: bytes, name: str) -> bytes:
-    """What the keys of runs under a name begin with."""
+    """The common prefix of the keys of a name's runs."""
     text = name.encode("utf-8", "surrogatepass")
     return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
 
 
 def runs_of(views: Rdict, prefix: bytes, oldest: int, start: int, end: int, most: int) -> list[range]:
-    """The run that begins at or before `start`, if it reaches so far, and those after it; so many and no more."""
+    """The runs that reach into [start, end), at most `most`."""
     runs: list[range] = []
     before = last_run(views, prefix, oldest, start)
     options = _below(prefix, end)
@@ -46,8 +46,8 @@ def runs_of(views: Rdict, prefix: bytes, oldest: int, start: int, end: int, most
 def last_run(views: Rdict, prefix: bytes, oldest: int, at_most: int) -> int | None:
     """As `Database.last_run`.
 
-    RocksDB steps over each deleted key on its way back, a microsecond for each, and rocksdict's lower bound does not
-    stop it (0.3.29). After some it is looked for from before instead, by halves, where nothing is deleted.
+    RocksDB steps over each deleted key on its way back, in a microsecond each, and rocksdict's lower bound does not
+    stop it (0.3.29). After some steps this searches forward by bisection instead, where nothing is deleted.
     """
     options = ReadOptions()
     options.set_max_skippable_internal_keys(_SKIPPED_MAX)
@@ -84,14 +84,15 @@ def _first_run(views: Rdict, prefix: bytes, start: int, below: int) -> int | Non
 
 
 def _below(prefix: bytes, offset: int) -> ReadOptions:
-    """With these an iterator ends before an offset. They are to be kept for as long as it: it reads the bound there."""
+    """Options that end an iterator before an offset. Keep them as long as the iterator, which reads the bound from
+    them."""
     options = ReadOptions()
     options.set_iterate_upper_bound(prefix + pack(offset))
     return options
 
 
 def is_valid(at: RdictIter) -> bool:
-    """Whether an iterator stands on a key. Raises if it does not because it could not read."""
+    """True if an iterator is on a key. Raises if it could not read."""
     if at.valid():
         return True
     at.status()

@@ -33,14 +33,14 @@ from events.logs.rocksdb_keys import KEPT, NEXT_KEY, REQUEST, SHARD, START_KEY, 
 from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
 
 DEFAULT_CACHE_BYTES = 64 << 20
-"""64 MiB: what the block cache takes where the opener does not say."""
+"""The default size of the block cache, 64 MiB."""
 
 _ROOM_BYTES = 8 << 20
-"""Room beside the write-ahead log's own size that RocksDB needs to open again."""
+"""Disk space that RocksDB needs to open again, besides the size of its write-ahead log."""
 
 
 class RocksDbLog(WholeLog):
-    """An `EventLog` in a folder; see the port for what each method promises."""
+    """An `EventLog` in a folder."""
 
     _vouched_offset = 0
 
@@ -81,11 +81,11 @@ class RocksDbLog(WholeLog):
         new_cluster_id: Callable[[], str],
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
-        """Open the log in a folder, making it if it is missing.
+        """Open the log in a folder, creating it if missing.
 
-        `cluster_id` is the cluster whose log it must be; None takes the folder's own, or `new_cluster_id()` for a new
-        folder. `event_version` is the newest event version that this release knows. `cache_bytes` bounds the block
-        cache; beside it, write buffers take three times as much, from 8 to 48 MiB.
+        `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
+        folder. `event_version` is the newest event version of this release. `cache_bytes` limits the block cache; write
+        buffers take three times as much in addition, from 8 to 48 MiB.
 
         Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
         LogDiskFull.
@@ -94,7 +94,7 @@ class RocksDbLog(WholeLog):
 
     @property
     def cut(self) -> int | None:
-        """The offset at which the last opening cut off a torn tail that nobody was answered for; None if it did not."""
+        """The offset at which the last opening truncated an unacknowledged torn tail; None if it did not."""
         return self._cut
 
     @property
@@ -126,9 +126,9 @@ class RocksDbLog(WholeLog):
         self._put(database, batch)
 
     def drop_before(self, offset: int, kept: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Let the events below an offset go, all of which are archived, but for those at some offsets; `names` are the
-        keys of the index under which the event at the offset is. They are read from the archive from now on.
+        """Drop the events below an offset, which are archived, except those at the offsets `kept`.
 
+        `names` are the index keys of the event at the offset. Dropped events are read from the archive from now on.
         Raises LogWriteError, and what reading raises.
         """
         database, start = self._writable(), self._start_offset
@@ -138,8 +138,7 @@ class RocksDbLog(WholeLog):
         self._put(database, _drop_batch(database, start, offset, here, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
-        """Take out of the index some runs of events that were dropped, under the keys of names, and state keys that
-        are in the archive. Raises LogWriteError."""
+        """Remove dropped runs of events from the index, and archived state keys. Raises LogWriteError."""
         database = self._writable()
         self._put(database, forget_batch(database, runs, state))
 
@@ -170,9 +169,9 @@ class RocksDbLog(WholeLog):
             return self._next_offset
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
+        """Copy the log to a new folder, for audits.
 
-        On the same file system its table files are hard links, and it takes milliseconds. Raises FileExistsError,
+        On the same file system its table files become hard links, which takes milliseconds. Raises FileExistsError,
         LogDiskFull, LogAccessDenied, LogWriteError.
         """
         if os.path.lexists(path):
@@ -193,11 +192,11 @@ class RocksDbLog(WholeLog):
                 self._let_go()
 
     def _apply(self, database: Database, batch: WriteBatch) -> None:
-        """Write a batch; apart, so that a test can make it fail."""
+        """A method of its own, so that a test can make it fail."""
         database.write(batch)
 
     def _sync(self, database: Database) -> None:
-        """Sync the write-ahead log; apart, so that a test can make it fail."""
+        """A method of its own, so that a test can make it fail."""
         database.sync(True)
 
     def _open_database(self) -> None:
@@ -220,12 +219,12 @@ class RocksDbLog(WholeLog):
         return self._readable()
 
     def _failed(self, error: Exception) -> log.LogError:
-        """Take no more writes; returns what to raise. Damage and a full disk keep their own names."""
+        """Reject further writes; returns the error to raise."""
         self._failure = str(error)
         return classify(error, self._path, log.LogWriteError)
 
     def _check_room(self) -> None:
-        """Raise LogDiskFull unless what a new opening has to write would fit, so that reading need not stop in vain."""
+        """Raise LogDiskFull unless opening again would fit on the disk, so that reading does not stop in vain."""
         needed = sum(each.stat().st_size for each in self._path.glob("*.log")) + _ROOM_BYTES
         probe = self._path / "ROOM"
         try:
@@ -249,7 +248,7 @@ class RocksDbLog(WholeLog):
 
 
 def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
-    """The RocksDB batch of a commit whose events begin at `first`, and the next offset after it."""
+    """The RocksDB batch of a commit whose events begin at `first`, and the next offset."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     put = batch.put
     shard = request = None
@@ -284,8 +283,8 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
 def _drop_batch(
     database: Database, start: int, to: int, kept: Mapping[int, bytes], names: Iterable[bytes]
 ) -> WriteBatch:
-    """The batch by which the events from `start` on, below `to`, go, but for some, which are `kept`. `names` are the
-    keys of the index under which the event at `to` is: a run that began before it begins there."""
+    """The batch that drops the events in [start, to) except `kept`, and makes the runs that reach the event at `to`
+    begin there. `names` are that event's index keys."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     batch.delete_range(pack(start), pack(to))
     for offset, value in kept.items():
@@ -301,8 +300,7 @@ def _drop_batch(
 
 
 def forget_batch(database: Database, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes]) -> WriteBatch:
-    """The batch by which the index has nothing more of some runs of events under the keys of names, and the state
-    nothing under some keys. What is one run now may have been written as several."""
+    """The batch that removes runs of events from the index, and state keys. A run may have been written as several."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     for name, run in runs:
         for offset in run:

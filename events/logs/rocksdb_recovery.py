@@ -52,11 +52,10 @@ _DENIED = ("Permission denied", "Read-only file system", "Operation not permitte
 
 
 def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError) -> LogError:
-    """The LogError that an exception of RocksDB or of the file system stands for; `otherwise` if it is none of ours.
+    """The LogError for an error of RocksDB or of the file system; `otherwise` if unknown.
 
-    A file that RocksDB names is reported as one of `path`, also where it was opened by another name, as a look does.
-    Takes the exception's traceback away: its frames hold iterators, and those would keep the database locked for as
-    long as somebody keeps the error.
+    A file that RocksDB names is reported as one of `path`, even if it was opened by another name. Removes the
+    traceback: its frames hold iterators, which would keep the database locked.
     """
     if isinstance(error, LogError):
         return error
@@ -80,9 +79,9 @@ def _says(text: str, any_of: tuple[str, ...]) -> bool:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """The process that holds a POSIX lock on a file, as Linux reports it; None where it does not.
+    """The process that holds a POSIX lock on a file, from Linux's /proc/locks; None if unknown.
 
-    The file is not opened: closing it again would drop the lock if this very process held it.
+    It does not open the file: closing it would release a lock of this process.
     """
     try:
         inode = lock.stat().st_ino
@@ -106,7 +105,7 @@ _EVENTS_KEY = b"mevents"
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A database that passed its checks; `cut` is the offset at which a torn, unsynced tail was cut off, if one was."""
+    """A database that passed its checks; `cut` is the offset of a truncated tail, if any."""
 
     database: Database
     next_offset: int
@@ -114,7 +113,6 @@ class Opened(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """The first offset whose event is here: those before it were archived, and dropped."""
         return start_of(self.database)
 
 
@@ -124,9 +122,9 @@ def start_of(database: Database) -> int:
 
 
 class DurableMark:
-    """The file `DURABLE`: eight bytes, the synced offset in the low 48 bits, a checksum of it above.
+    """The file `DURABLE`: the synced offset in the low 48 bits of eight bytes, and a checksum above.
 
-    Written in one piece and checked, so that a half-written or damaged mark counts as none rather than as a promise.
+    It is written in one piece and checked, so a half-written or damaged mark counts as missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -134,18 +132,17 @@ class DurableMark:
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self) -> int:
-        """The highest offset known to have been synced; 0 if none is known."""
+        """The highest offset known to be synced; 0 if none."""
         raw = os.pread(self._file, 8, 0)
         offset = int.from_bytes(raw, "big") & 0xFFFF_FFFF_FFFF
         return offset if raw == _sealed(offset) else 0
 
     def write(self, offset: int) -> None:
-        """Note that all below `offset` is synced. A mark that cannot be written stays behind, which is safe."""
+        """Record that all below `offset` is synced. A failed write leaves a lower mark, which is safe."""
         with suppress(OSError):
             os.pwrite(self._file, _sealed(offset), 0)
 
     def close(self) -> None:
-        """Sync and let go of the file."""
         with suppress(OSError):
             os.fsync(self._file)
         os.close(self._file)
@@ -157,8 +154,7 @@ def _sealed(offset: int) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Make the log's folder, for its owner alone, where it is missing. Raises LogNotAFolder, LogAccessDenied,
-    LogDiskFull."""
+    """Create the log's folder if missing, for its owner alone. Raises LogNotAFolder, LogAccessDenied, LogDiskFull."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
         check_regular(path)
@@ -174,7 +170,7 @@ def make_folder(path: Path) -> None:
 
 
 def open_checked(path: Path, cache_bytes: int, durable: int) -> Opened:
-    """Open the database in a folder and prove it whole up to `durable`. Raises LogError as the classes say."""
+    """Open the database in a folder and verify it up to `durable`. Raises LogError."""
     try:
         opened = _open_whole(path, cache_bytes, durable)
     except Exception as error:
@@ -205,7 +201,7 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
 
 
 def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
-    """How far the log can be read, found out without changing anything on the disk."""
+    """The end of the readable part, found without changing the disk."""
     try:
         look = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
     except Exception:
@@ -237,8 +233,11 @@ def _check(opened: Opened, durable: int) -> None:
 
 
 def _check_events(database: Database, start: int, end: int) -> None:
-    """See that every event from `start` on is there. A table file that begins before it, with events that were dropped
-    or with the note that they were, proves nothing: what it alone can hold of the others is looked up."""
+    """Raise LogCorrupted unless every event from `start` on is there.
+
+    A table file that begins before `start`, with dropped events or their tombstones, proves nothing, so the events that
+    only it can hold are looked up.
+    """
     files = database.event_files()
     whole = [one for one in files if one[0] >= start]
     reached, some_are_not = start, any(first < start <= last for first, last, _ in files)
@@ -260,7 +259,7 @@ def _check_events(database: Database, start: int, end: int) -> None:
 def identify(
     database: Database, next_offset: int, cluster_id: str | None, event_version: int, new_cluster_id: Callable[[], str]
 ) -> str:
-    """Whose log it is: checks the folder's identity against what is expected, or gives a new folder its own.
+    """The cluster id of a log. Checks the folder's identity, or gives a new folder its own.
 
     Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
     """

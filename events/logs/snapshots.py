@@ -41,7 +41,7 @@ _MAGIC = b"TWSNAP01"
 _END = struct.Struct(">QI8s")
 _BLOCK_BYTES = 32 << 10
 UNPACKED_BYTES_MAX = 128 << 20
-"""A block ends with the pair that fills it, which may be an event."""
+"""The limit of a decompressed block. A block ends with the pair that fills it, which may be an event."""
 _HEAD_BYTES_MAX = 64 << 20
 """Of a block before it is compressed: what a page of a hundred topics reads."""
 _COMPRESSION = 1
@@ -51,13 +51,13 @@ _decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class SnapshotDamaged(Exception):
-    """A snapshot that cannot be used: not whole, changed since it was written, or a newer release's. The message names
-    the file and says why; whoever has the log goes on without it, and it is made anew."""
+    """A snapshot that cannot be used: incomplete, changed, or of a newer release.
+
+    The message names the file and says why. The log works without it, and it is made again.
+    """
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True):
-    """Where a block is, and what is in it."""
-
     first_key: bytes
     position: int
     size: int
@@ -65,19 +65,17 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
-    """What a snapshot is of: the state after the last event before `offset`, the next of the log then."""
+    """What a snapshot is of: the state after the last event before `offset`."""
 
     cluster_id: str
     offset: int
     event_version: int
     last_event: int
-    """The CRC-32 of the bytes of the event at `offset` - 1: a log with another one there has another history."""
+    """The CRC-32 of the event at `offset` - 1, which tells histories apart."""
     format: int = FORMAT
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The end of the file."""
-
     about: SnapshotInfo
     blocks: tuple[Block, ...]
 
@@ -86,9 +84,9 @@ _decode_head = msgspec.msgpack.Decoder(Head).decode
 
 
 def write_snapshot(path: Path, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Write a snapshot of pairs in the order of their keys to a file that is not there yet, and sync it; its size.
+    """Write pairs, in key order, to a new file, and sync it. Returns its size.
 
-    Raises OSError, and what `pairs` raises; then the file may be there in part.
+    Raises OSError, and what `pairs` raises; the file may then be incomplete.
     """
     blocks: list[Block] = []
     with path.open("xb") as file:
@@ -119,9 +117,9 @@ def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
 
 
 class Snapshot:
-    """A snapshot, open for reading: `get` and `scan` are those of `EventLog`, of the state as it was at `offset`.
+    """An open snapshot: `get` and `scan` as of `EventLog`, for the state at `offset`.
 
-    Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged, and OSError.
+    Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged and OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +133,7 @@ class Snapshot:
             raise
         self._first_keys = [block.first_key for block in self._head.blocks]
         self._last: tuple[int, list[bytes]] = (-1, [])
-        """The block that was read last: who looks for names in their order reads each once."""
+        """The block read last: reading names in order reads each block once."""
 
     def __del__(self) -> None:
         self.close()
@@ -148,27 +146,24 @@ class Snapshot:
 
     @property
     def about(self) -> SnapshotInfo:
-        """What it is a snapshot of."""
         return self._head.about
 
     @property
     def offset(self) -> int:
-        """The offset of the first event that it does not count."""
+        """The offset of the first event that is not included."""
         return self._head.about.offset
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return os.fstat(self._file).st_size
 
     def close(self) -> None:
-        """Let go of the file."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a state key, or None."""
         number = bisect_right(self._first_keys, key) - 1
         block = self._block(number) if number >= 0 else []
         return next((block[at + 1] for at in range(0, len(block), 2) if block[at] == key), None)
@@ -186,7 +181,7 @@ class Snapshot:
                     yield key, block[at + 1]
 
     def check(self) -> None:
-        """Read all of it."""
+        """Verify all checksums."""
         for number in range(len(self._first_keys)):
             self._stored(number)
 
@@ -245,7 +240,7 @@ _TEMPORARY = ".tmp"
 
 
 def snapshot_offsets(log: EventLog) -> list[int]:
-    """The offsets of the snapshots that there are, usable or not, in order. Raises OSError."""
+    """The offsets of all snapshots, usable or not, in order. Raises OSError."""
     if log.path is None:
         return []
     try:
@@ -256,8 +251,8 @@ def snapshot_offsets(log: EventLog) -> list[int]:
 
 
 def open_snapshot(log: EventLog, offset: int) -> Snapshot:
-    """The snapshot at an offset, to be closed by the caller. Raises SnapshotDamaged where it is not one of this log's
-    history up to its newest durable event, or of another event version, OSError where it cannot be read."""
+    """The snapshot at an offset; the caller closes it. Raises SnapshotDamaged if it is not of this log's durable
+    history, or of another event version; OSError."""
     snapshot = Snapshot(_path(log, offset))
     try:
         about = snapshot.about
@@ -272,8 +267,8 @@ def open_snapshot(log: EventLog, offset: int) -> Snapshot:
 
 
 def nearest_snapshot(log: EventLog, end: int) -> Snapshot | None:
-    """The newest usable snapshot of no more than the events before `end`, to be closed by the caller; None if there is
-    none. Raises LogError."""
+    """The newest usable snapshot at or before `end`, which the caller closes; None if there is none. Raises
+    LogError."""
     for offset in reversed(snapshot_offsets(log)):
         if offset <= end:
             with suppress(SnapshotDamaged, OSError):
@@ -282,7 +277,7 @@ def nearest_snapshot(log: EventLog, end: int) -> Snapshot | None:
 
 
 def newest_snapshot(log: EventLog) -> int | None:
-    """The offset of the newest usable snapshot, None if there is none. Raises LogError."""
+    """The offset of the newest usable snapshot; None if there is none. Raises LogError."""
     snapshot = nearest_snapshot(log, log.durable_offset)
     if snapshot is None:
         return None
@@ -291,15 +286,13 @@ def newest_snapshot(log: EventLog) -> int | None:
 
 
 def about_at(log: EventLog, offset: int) -> SnapshotInfo:
-    """What a snapshot of a log says of itself; `offset` is above 0. Raises LogError."""
+    """The description of a snapshot of a log at an offset above 0. Raises LogError."""
     return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
 def put_snapshot(log: EventLog, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Keep a snapshot of these pairs, in the order of their keys; its size in bytes. One at a time.
-
-    It is there whole, or not at all, whenever the process dies. Raises OSError, and what `pairs` raises.
-    """
+    """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. One at a time. Raises
+    OSError, and what `pairs` raises."""
     place = _path(log, about.offset)
     place.parent.mkdir(0o700, exist_ok=True)
     temporary = place.with_name(place.name + _TEMPORARY)
@@ -320,7 +313,7 @@ def snapshot_content(log: EventLog, offset: int) -> bytes:
 
 
 def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
-    """Keep the file of a snapshot of this log that somebody else has taken. Raises OSError."""
+    """Store a snapshot file of this log from another process. Raises OSError."""
     place = _path(log, offset)
     place.parent.mkdir(0o700, exist_ok=True)
     temporary = place.with_name(place.name + _TEMPORARY)
@@ -333,12 +326,12 @@ def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
 
 
 def remove_snapshot(log: EventLog, offset: int) -> None:
-    """Delete a snapshot; who has it open reads on. Raises OSError."""
+    """Delete a snapshot; open readers go on. Raises OSError."""
     _path(log, offset).unlink(missing_ok=True)
 
 
 def remove_unfinished(log: EventLog) -> None:
-    """Delete what a dead process left. Raises OSError."""
+    """Delete temporary files of a process that died. Raises OSError."""
     for one in _unfinished(log):
         one.unlink(missing_ok=True)
 

@@ -39,7 +39,7 @@ _V = TypeVar("_V", bound=Hashable)
 
 
 class BadKey(ValueError):
-    """A file that holds no key of the right kind; the message names it and says what is allowed."""
+    """A file without a key of the right kind. The message names it and says what is allowed."""
 
 
 _Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
@@ -47,8 +47,8 @@ _Count = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The head of a log; `root` in hexadecimal digits. `public_key` (32 bytes) and `signature` (64) are there where it
-    is signed."""
+    """The head of a log; `root` in hexadecimal digits. A signed head has `public_key` (32 bytes) and `signature`
+    (64)."""
 
     log: _Name
     size: _Count
@@ -59,12 +59,12 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> bytes:
-        """What is signed."""
+        """The signed text."""
         lines = ("topicwright log head 1", self.log, str(self.size), self.root, str(self.at_ms))
         return "".join(f"{line}\n" for line in lines).encode()
 
     def is_signed_by(self, public_key: bytes) -> bool:
-        """Whether the holder of this key (32 bytes) has signed it."""
+        """True if the key (32 bytes) signed the head."""
         try:
             Ed25519PublicKey.from_public_bytes(public_key).verify(self.signature, self.text)
         except (InvalidSignature, ValueError):
@@ -73,27 +73,24 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def log_name(cluster_id: str, partition: int | None = None) -> str:
-    """The log as a head names it."""
+    """The name of a log in its heads."""
     return cluster_id if partition is None else f"{cluster_id}/{partition}"
 
 
 class HeadSigner:
-    """Signs heads with a private key."""
-
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         self.public_key = key.public_key().public_bytes_raw()
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """With the key in a file, an Ed25519 one in PEM that is not encrypted. Raises BadKey."""
+        """Read an unencrypted Ed25519 key in PEM. Raises BadKey."""
         key = _key(path, lambda pem: load_pem_private_key(pem, None))
         if not isinstance(key, Ed25519PrivateKey):
             raise _wrong_kind(path, key, "private", "openssl genpkey -algorithm ed25519")
         return cls(key)
 
     def signed(self, head: Head) -> Head:
-        """The head with this key's signature."""
         return msgspec.structs.replace(head, public_key=self.public_key, signature=self._key.sign(head.text))
 
 
@@ -106,9 +103,9 @@ def read_public_key(path: Path) -> bytes:
 
 
 def differing(said: Mapping[_V, bytes]) -> tuple[bytes | None, frozenset[_V]]:
-    """Of the roots that several voters have at the same size: the one that most of them have, and who has another.
+    """Compare the roots of several voters at the same size: the root of the majority, and the voters with another one.
 
-    None, and all of them, where no root has more than half.
+    None, and all voters, if no root has a majority.
     """
     root, count = Counter(said.values()).most_common(1)[0] if said else (None, 0)
     if 2 * count <= len(said):
@@ -140,14 +137,13 @@ def _wrong_kind(path: Path, key: object, kind: str, how: str) -> BadKey:
 FORMAT: Final = "topicwright proof 1"
 EVENTS_MAX = 1000
 FILE_BYTES_MAX = 64 << 20
-"""Of a file that holds a proof: the largest that is made has a tenth of it."""
+"""The limit of a file with a proof; the largest proof has a tenth of it."""
 
 _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 
 
 class ProvedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event at its place. `value` are its canonical bytes; where it holds a secret there is only `leaf`, their hash,
-    which shows that something stands there, and not what."""
+    """An event at its offset. An event with a secret has only `leaf`, the hash of its bytes, instead of `value`."""
 
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
     path: Annotated[tuple[_Hash, ...], Meta(max_length=PATH_LENGTH_MAX)]
@@ -156,8 +152,8 @@ class ProvedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `topicwright prove` writes. `about` is what was to be proved, and itself not proved; `next_offset` is where
-    further events of it begin, which are not in here."""
+    """The output of `topicwright prove`. `about` is the question and is not itself proved; `next_offset` is where
+    further events begin that are not included."""
 
     about: str
     head: Head
@@ -167,11 +163,11 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProofFails(ValueError):
-    """The proof does not hold, or is none; the message says where."""
+    """The proof is invalid. The message says where."""
 
 
 def read_proof(text: bytes) -> Proof:
-    """The proof in the text of a file. Raises ProofFails."""
+    """The proof in a file's text. Raises ProofFails."""
     if len(text) > FILE_BYTES_MAX:
         raise ProofFails(f"it is larger than {FILE_BYTES_MAX} bytes: no proof is")
     try:
@@ -181,7 +177,7 @@ def read_proof(text: bytes) -> Proof:
 
 
 def check_paths(proof: Proof) -> None:
-    """Raise ProofFails unless every event stands where it says under the root of the proof's head, each once."""
+    """Raise ProofFails unless every event is at its offset under the root of the head, each once."""
     head, before = proof.head, -1
     for event in proof.events:
         if event.offset <= before:

@@ -29,13 +29,13 @@ _Pair = tuple[bytes, bytes]
 _Paging = Callable[[Database, bytes, bytes, int], Page]
 
 _PAST_RUNS = b"\1"
-"""After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
+"""Sorts after all runs of a name (offsets begin with 00) and before names that continue with a NUL (00 FF)."""
 _RUNS_MAX = 1000
-"""So many runs of events are found in an archive at once."""
+"""The maximum number of runs read from an archive at once."""
 
 
 class WholeLog:
-    """The reading side of a log in RocksDB; see the port for what each method promises."""
+    """The reading side of a log in RocksDB; `EventLog` describes the methods."""
 
     _path: Path
     _database: Database | None
@@ -46,7 +46,6 @@ class WholeLog:
 
     @property
     def path(self) -> Path:
-        """The folder that the log is in."""
         return self._path
 
     @property
@@ -134,7 +133,7 @@ class WholeLog:
         return self._each_pair(lower, upper)
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
+        """Each run in the index by shard, or by request: name, first and last offset."""
         kind, start = REQUEST if of_requests else SHARD, self._start_offset
         for segment in self.archive.segments(0, start) if start else ():
             for key, run in self.archive.runs_of(segment):
@@ -146,21 +145,22 @@ class WholeLog:
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
 
     def stayed(self) -> Iterator[tuple[int, bytes]]:
-        """The events before `start_offset` that are here all the same: `read_one` gives these, `read` the archive's."""
+        """The events before `start_offset` that stayed in the database. `read_one` returns these, `read` the
+        archive's."""
         for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
         for key, value in self._each_view(KEPT, bytes((KEPT[0] + 1,))):
             yield int.from_bytes(key[1:], "big"), value
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
-        writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
+        """As `scan` for some prefixes, of one point in time. Call it on the writing thread. Another thread may iterate;
+        it must exhaust or close the iterator."""
         frozen = self._read(Database.frozen_views)
         return self._each_frozen(frozen, [log.key_range(STATE + prefix, None) for prefix in prefixes])
 
     def frozen_pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """All that is here, as it is now, in the order of keys: the events, by the bytes of their offsets, then all
-        else. On the thread that writes; who reads it may be in another one, and is to go to the end, or to close it."""
+        """All pairs of one point in time, in key order: the events by offset, then everything else. Threads as in
+        `frozen_scan`."""
         frozen = self._read(Database.frozen_views)
         return self._each_of_all(frozen, self._start_offset, self._next_offset)
 
@@ -171,7 +171,7 @@ class WholeLog:
             yield from self._each_view(b"\1", b"\xff", frozen.page)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
-        """What a call finds in the database; what RocksDB raises becomes a LogError."""
+        """Call with the database; errors of RocksDB become LogErrors."""
         try:
             return call(self._readable(), *args, **named)
         except Exception as error:
@@ -199,7 +199,7 @@ class WholeLog:
                 expected += 1
 
     def _older(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """The events at offsets at which there are none any more. Raises LogCorrupted, ArchiveError."""
+        """The events at offsets that the database lacks. Raises LogCorrupted, ArchiveError."""
         found = {}
         if offsets:
             stayed = zip(
@@ -282,8 +282,10 @@ def _archive_of(whole: WholeLog) -> Archive:
 
 
 def _with_older(here: Iterable[list[range] | None], older: Iterable[Iterator[range]]) -> list[list[range] | None]:
-    """The runs of several names that are here, with those in the archive before them; of fewer names where these are
-    many, and None for the first alone where it has too many itself."""
+    """The local runs of several names, with the archive's runs before them.
+
+    If there are too many, returns fewer names, and [None] if the first name alone has too many.
+    """
     found: list[list[range] | None] = []
     room = _RUNS_MAX
     for newer, before in zip(here, older, strict=False):
@@ -296,5 +298,5 @@ def _with_older(here: Iterable[list[range] | None], older: Iterable[Iterator[ran
 
 
 def _name_of(key: bytes) -> str:
-    """The name of a key of the index, which is without an offset."""
+    """The name in an index key without its offset."""
     return key[1:-1].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")

@@ -40,12 +40,10 @@ from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]
-"""The root of the log's tree over the events of a segment alone; None where the tree does not reach so far yet."""
+"""The root of the log's tree over the events of a segment alone; None if the tree is not that far yet."""
 
 
 class Archiver:
-    """Archives a log to a place."""
-
     def __init__(
         self,
         log: EventLog,
@@ -57,8 +55,8 @@ class Archiver:
         known: Callable[[], list[Manifest]] = list,
         segment_events: int = SEGMENT,
     ) -> None:
-        """`known` are the manifests that the log keeps of this archive; `segment_events` is a power of two; `rest` is
-        called between segments of work, and may raise to end it."""
+        """`known` are the manifests in the log; `segment_events` is a power of two; `rest` is called between pieces of
+        work, and may raise to stop."""
         assert segment_events.bit_count() == 1, "a segment is a subtree"
         self._log, self._place, self._writer = log, place, writer
         self._columns, self._root, self._rest = columns, root, rest
@@ -66,19 +64,19 @@ class Archiver:
         self._about: ArchiveInfo | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
-        """Where the next segment begins."""
         self.begins_anew = False
-        """Whether the log has archived before, to another place or to one that was emptied, which it is to forget."""
+        """True if the log has archived before, to another place or to one that was emptied. The log must forget those
+        segments."""
 
     def look_again(self) -> None:
-        """Begin with a look at the archive: what the log knows of it is not what it was."""
+        """Read the archive again before the next step, because it no longer matches what the log recorded."""
         self._about = None
 
     def step(self, end: int | None = None) -> Manifest | None:
-        """Archive the next segment, or take over one that is there already; None where none is closed yet. With `end`
-        the last one may be shorter: it ends there.
+        """Archive the next segment, or adopt an existing one; None if none is complete. `end` allows a shorter last
+        segment.
 
-        Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
+        Raises ArchiveError, LogError; after that, the next step reads the archive again.
         """
         if not self._log.durable_offset:
             return None  # the first event says which history it is
@@ -118,7 +116,7 @@ class Archiver:
         return packed.manifest
 
     def _begin(self) -> None:
-        """See whose archive it is, and how far it is; say that it is us who archive."""
+        """Read which log the archive belongs to and where it ends, and register as its writer."""
         log, place = self._log, self._place
         about = ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
         found = read_about(place)
@@ -176,25 +174,24 @@ class Archiver:
 
 
 class Taking:
-    """Takes over what another process archives of the same log: a gateway what the worker does. Writes nothing
-    there."""
+    """Adopts the segments that another process archives of the same log, as a gateway does with its worker's. Writes
+    nothing there."""
 
     def __init__(self, log: EventLog, place: ArchiveStore, root: Root, known: Callable[[], list[Manifest]]) -> None:
-        """`known` are the manifests that the log keeps of this archive."""
+        """`known` are the manifests in the log."""
         self._log, self._place, self._root, self._known = log, place, root, known
         self._about: ArchiveInfo | None = None
         self._next = 0
         self.begins_anew = False
-        """As `Archiver` has it."""
 
     def look_again(self) -> None:
-        """As `Archiver.look_again`."""
         self._about = None
 
     def step(self) -> Manifest | None:
-        """Take over the next segment, once its requests are there too, which the other lets go first; None until then.
+        """Adopt the next segment after the worker has written its requests; None until then.
 
-        Raises ArchiveError, LogError; ArchiveForeign where it has other events than the log."""
+        Raises ArchiveError, LogError; ArchiveForeign if its events differ from the log's.
+        """
         log, place = self._log, self._place
         if self._about is None:
             found, own = read_about(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
@@ -216,7 +213,7 @@ class Taking:
 
 
 def _check_same(place: ArchiveStore, about: ArchiveInfo, manifest: Manifest, root: bytes | None) -> None:
-    """Raise ArchiveForeign for a segment of other events than the log's, which have this root."""
+    """Raise ArchiveForeign if a segment does not have this root."""
     _check_about(place, ArchiveInfo(cluster_id=manifest.cluster_id, history=manifest.history), about)
     if root is None or root.hex() != manifest.tree:
         raise ArchiveForeign(
