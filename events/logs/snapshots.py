@@ -28,12 +28,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import msgspec
 
 from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
+from events.files import UNFINISHED, replacing
 from events.logs.log import EventLog, key_range, open_regular
 
 FORMAT = 1
@@ -83,24 +84,18 @@ class Head(msgspec.Struct, frozen=True):
 _decode_head = msgspec.msgpack.Decoder(Head).decode
 
 
-def write_snapshot(path: Path, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Write pairs, in key order, to a new file, and sync it. Returns its size.
-
-    Raises OSError, and what `pairs` raises; the file may then be incomplete.
-    """
+def write_snapshot(file: BinaryIO, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a snapshot of pairs, in key order, to an empty file. Returns its size. Raises OSError, and what `pairs`
+    raises."""
     blocks: list[Block] = []
-    with path.open("xb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(_MAGIC)
-        for packed in _packed(pairs):
-            stored = zlib.compress(_encode(packed), _COMPRESSION)
-            blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
-            file.write(stored)
-        head, place = _encode(Head(about, tuple(blocks))), file.tell()
-        file.write(head + _END.pack(place, zlib.crc32(head), _MAGIC))
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
+    file.write(_MAGIC)
+    for packed in _packed(pairs):
+        stored = zlib.compress(_encode(packed), _COMPRESSION)
+        blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
+        file.write(stored)
+    head, position = _encode(Head(info, tuple(blocks))), file.tell()
+    file.write(head + _END.pack(position, zlib.crc32(head), _MAGIC))
+    return file.tell()
 
 
 def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
@@ -236,7 +231,6 @@ class Snapshot:
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"(\d{20})\.snapshot")
-_TEMPORARY = ".tmp"
 
 
 def snapshot_offsets(log: EventLog) -> list[int]:
@@ -290,21 +284,13 @@ def about_at(log: EventLog, offset: int) -> SnapshotInfo:
     return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
-def put_snapshot(log: EventLog, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+def put_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
     """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. One at a time. Raises
     OSError, and what `pairs` raises."""
-    place = _path(log, about.offset)
-    place.parent.mkdir(0o700, exist_ok=True)
-    temporary = place.with_name(place.name + _TEMPORARY)
-    temporary.unlink(missing_ok=True)
-    try:
-        size = write_snapshot(temporary, about, pairs)
-        temporary.rename(place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync(place.parent)
-    return size
+    path = _path(log, info.offset)
+    path.parent.mkdir(0o700, exist_ok=True)
+    with replacing(path) as file:
+        return write_snapshot(file, info, pairs)
 
 
 def snapshot_content(log: EventLog, offset: int) -> bytes:
@@ -314,15 +300,10 @@ def snapshot_content(log: EventLog, offset: int) -> bytes:
 
 def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
     """Store a snapshot file of this log from another process. Raises OSError."""
-    place = _path(log, offset)
-    place.parent.mkdir(0o700, exist_ok=True)
-    temporary = place.with_name(place.name + _TEMPORARY)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    path = _path(log, offset)
+    path.parent.mkdir(0o700, exist_ok=True)
+    with replacing(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(place)
-    _sync(place.parent)
 
 
 def remove_snapshot(log: EventLog, offset: int) -> None:
@@ -332,22 +313,10 @@ def remove_snapshot(log: EventLog, offset: int) -> None:
 
 def remove_unfinished(log: EventLog) -> None:
     """Delete temporary files of a process that died. Raises OSError."""
-    for one in _unfinished(log):
+    for one in () if log.path is None else (log.path / FOLDER).glob(f"*{UNFINISHED}"):
         one.unlink(missing_ok=True)
-
-
-def _unfinished(log: EventLog) -> Iterator[Path]:
-    return iter(()) if log.path is None else (log.path / FOLDER).glob(f"*{_TEMPORARY}")
 
 
 def _path(log: EventLog, offset: int) -> Path:
     assert log.path is not None, "a log in memory has no snapshots"
     return log.path / FOLDER / f"{offset:020}.snapshot"
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

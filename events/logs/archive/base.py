@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from typing import Annotated, Final
 
 import msgspec
@@ -120,13 +120,12 @@ def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
     The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.
     """
     parts: list[Stored] = []
-    with TemporaryDirectory(prefix="topicwright-base-") as folder:
-        path = Path(folder) / "base"
-        write_snapshot(path, SnapshotInfo(base.cluster_id, base.offset, base.event_version, 0), pairs)
-        with path.open("rb") as file:
-            while content := file.read(PART_BYTES):
-                parts.append(Stored.of(content))
-                place.write(base.part_name(parts[-1]), content)
+    with TemporaryFile(prefix="topicwright-base-") as file:
+        write_snapshot(file, SnapshotInfo(base.cluster_id, base.offset, base.event_version, 0), pairs)
+        file.seek(0)
+        while content := file.read(PART_BYTES):
+            parts.append(Stored.of(content))
+            place.write(base.part_name(parts[-1]), content)
     whole = msgspec.structs.replace(base, parts=tuple(parts))
     write_object(place, whole.name, whole)
     _let_go(place, whole)
@@ -225,8 +224,8 @@ def _let_go(place: ArchiveStore, newest: Base) -> None:
             place.remove(f"{_BASES}/{found[0]}")
 
 
-_FOLDER = "snapshots"
-_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
+_SNAPSHOTS = "snapshots"
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
 
 
 def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
@@ -236,7 +235,7 @@ def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequen
     for offset in snapshot_offsets(log):
         if offset not in there:
             content = snapshot_content(log, offset)
-            there[offset] = f"{_FOLDER}/{offset:020}-{_hash(content)}.snapshot"
+            there[offset] = f"{_SNAPSHOTS}/{offset:020}-{_hash(content)}.snapshot"
             place.write(there[offset], content)
     for offset in too_many(sorted(there)):
         place.remove(there[offset])
@@ -258,8 +257,8 @@ def fetch_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]
 
 
 def _there(place: ArchiveStore) -> dict[int, str]:
-    found = filter(None, map(_NAME.fullmatch, place.names(_FOLDER)))
-    return {int(one[1]): f"{_FOLDER}/{one[0]}" for one in found}
+    found = filter(None, map(_SNAPSHOT_NAME.fullmatch, place.names(_SNAPSHOTS)))
+    return {int(one[1]): f"{_SNAPSHOTS}/{one[0]}" for one in found}
 
 
 def _hash(content: bytes) -> str:

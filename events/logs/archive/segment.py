@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from io import BytesIO
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -65,12 +64,11 @@ class SegmentIndexBuilder:
         self._ends[key] = offset + 1
 
 
-def packed(about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+def packed(info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A file of pairs, which are in key order."""
-    with TemporaryDirectory(prefix="topicwright-index-") as folder:
-        path = Path(folder) / "index"
-        write_snapshot(path, about, pairs)
-        return path.read_bytes()
+    file = BytesIO()
+    write_snapshot(file, info, pairs)
+    return file.getvalue()
 
 
 class SegmentIndex:

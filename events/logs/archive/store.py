@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from events.files import UNFINISHED, replacing
 from events.logs.log import LogError, open_regular
 
 OBJECT_BYTES_MAX: Final = 1 << 30
@@ -32,7 +33,6 @@ TRIED_S: Final = 10
 _LIMIT: Final = "retry_limit_seconds"
 _ENVIRONMENT: Final = "give credentials in the environment, as AWS_SECRET_ACCESS_KEY"
 _T = TypeVar("_T")
-_UNFINISHED: Final = ".unfinished"
 _OPTIONS: Final = {
     "s3": "region scheme endpoint_override allow_bucket_creation allow_bucket_deletion force_virtual_addressing "
     "check_directory_existence_before_creation tls_ca_file_path tls_ca_dir_path tls_verify_certificates",
@@ -161,23 +161,16 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         target = self._folder / _checked(name)
-        fresh = target.with_name(target.name + _UNFINISHED)
         try:
             target.parent.mkdir(0o700, parents=True, exist_ok=True)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with replacing(target) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(target)
-            _sync(target.parent)
         except OSError as error:
-            with suppress(OSError):
-                fresh.unlink()
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
         try:
-            return sorted(one for one in os.listdir(self._folder / folder) if not one.endswith(_UNFINISHED))
+            return sorted(one for one in os.listdir(self._folder / folder) if not one.endswith(UNFINISHED))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -271,14 +264,6 @@ def _sized(url: str, name: str, size: int, bytes_max: int) -> int:
 
 def _away(url: str, error: Exception) -> ArchiveAway:
     return ArchiveAway(f"the archive {url} cannot be used now: {error}")
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 class Visits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -62,6 +62,11 @@ def nearest(log: RocksDbLog, end: int) -> int | None:
 keys = st.binary(max_size=4)
 
 
+def written(path: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    with path.open("wb") as file:
+        return write_snapshot(file, ABOUT, pairs)
+
+
 @given(st.dictionaries(keys, st.binary(max_size=20_000), max_size=12), keys, st.none() | keys)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_reads_as_the_log_in_memory_does(
@@ -71,7 +76,7 @@ def test_it_reads_as_the_log_in_memory_does(
     memory._put(state)
     place = tmp_path / "one"
     place.unlink(missing_ok=True)
-    write_snapshot(place, ABOUT, sorted(state.items()))
+    written(place, sorted(state.items()))
     with Snapshot(place) as snapshot:
         assert snapshot.about == ABOUT
         assert list(snapshot.scan(prefix, after)) == list(memory.scan(prefix, after)), f"{prefix!r} after {after!r}"
@@ -81,7 +86,7 @@ def test_it_reads_as_the_log_in_memory_does(
 
 def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
     place = tmp_path / "one"
-    size = write_snapshot(place, ABOUT, PAIRS[:300])
+    size = written(place, PAIRS[:300])
     whole = place.read_bytes()
     for at in range(8, size, 7):
         place.write_bytes(whole)
@@ -92,7 +97,7 @@ def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
 
 def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "one"
-    write_snapshot(place, ABOUT, PAIRS)
+    written(place, PAIRS)
     for size in (1, 20, 300, 10_000):
         cut(place, size)
         with pytest.raises(SnapshotDamaged):
@@ -128,7 +133,7 @@ def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
 
 
 def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_snapshot(tmp_path / "one", ABOUT, [(b"a", bytes(1 << 20))])
+    written(tmp_path / "one", [(b"a", bytes(1 << 20))])
     assert (tmp_path / "one").stat().st_size < 10_000
     monkeypatch.setattr(snapshots, "UNPACKED_BYTES_MAX", 1 << 20)
     with pytest.raises(SnapshotDamaged, match="block 0 does not end within 1048576 bytes"):

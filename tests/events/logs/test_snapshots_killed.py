@@ -38,8 +38,8 @@ def stepwise(holder, name):
     setattr(holder, name, doing)
 
 log = open_log(Path(sys.argv[1]))
-for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "open"), (Path, "rename"), (os, "fchmod"), (os, "fsync"),
-                     (zlib, "compress"), (snapshots.os, "open")):
+for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "replace"), (os, "open"), (os, "fsync"),
+                     (zlib, "compress")):
     stepwise(holder, name)
 put_snapshot(log, about_at(log, log.next_offset), PAIRS)
 """
