@@ -29,7 +29,7 @@ SIMULATED = "simulated-"
 
 
 class BrokerShown(msgspec.Struct, frozen=True):
-    """A simulated broker as it was last made to be here."""
+    """A simulated broker, as this gateway last changed it."""
 
     broker_id: BrokerId
     rack: str
@@ -38,26 +38,24 @@ class BrokerShown(msgspec.Struct, frozen=True):
 
 
 class GatewayBrokers:
-    """Adds, stops and starts simulated brokers."""
-
     def __init__(self, node: GatewayNode) -> None:
         self._node = node
         self._changed: dict[BrokerId, BrokerShown] = {}
 
     @property
     def brokers(self) -> Mapping[BrokerId, BrokerShown]:
-        """Those that were changed here."""
+        """The brokers changed by this gateway."""
         return self._changed
 
     def add(self, rack: str | None = None) -> BrokerShown:
-        """A further broker joins, with the next free id."""
+        """Add a broker with the next free id."""
         known = self._node.store.durable_cluster.brokers
         broker_id = BrokerId(max([0, *known, *self._changed]) + 1)
         self._join(broker_id, rack or rack_of(broker_id), known.get(BrokerId(1)), "joined")
         return self._changed[broker_id]
 
     def stop_broker(self, broker_id: int) -> None:
-        """A broker dies. Raises UnknownBroker."""
+        """Raises UnknownBroker."""
         broker = self._simulated(broker_id)
         request_id = self._node.new_request_id(f"broker-{broker_id}")
         at_ms = self._node.now_ms()
@@ -66,12 +64,12 @@ class GatewayBrokers:
         self._changed[broker.broker_id] = BrokerShown(broker.broker_id, broker.rack or "", running=False)
 
     def start_broker(self, broker_id: int) -> None:
-        """A broker comes back. Raises UnknownBroker."""
+        """Raises UnknownBroker."""
         broker = self._simulated(broker_id)
         self._join(broker.broker_id, broker.rack or "", broker, "started")
 
     def set_delay(self, broker_id: int, delay_ms: int) -> None:
-        """Brokers of workers have no delay. Raises UnknownBroker, ValueError."""
+        """Accept only 0: the workers' brokers have no delay. Raises UnknownBroker, ValueError."""
         broker = self._simulated(broker_id)
         if delay_ms:
             raise ValueError("delay_ms: brokers of stream workers cannot be made slow; allowed is 0")
@@ -102,11 +100,11 @@ class GatewayBrokers:
 
 
 class GatewayCluster:
-    """The brokers that `cluster` knows; `security` says who we are there."""
+    """The target cluster, reached at the brokers that `cluster` knows, with the credentials `security`."""
 
     def __init__(self, cluster: Callable[[], Cluster], security: Security, look_every_s: float) -> None:
         self.trouble: str | None = "it was not reached yet"
-        """Why the cluster cannot be reached now; None when it can."""
+        """Why the cluster is unreachable; None if it is reachable."""
         self._cluster = cluster
         self._security = security
         self._look_every_s = look_every_s
@@ -115,14 +113,13 @@ class GatewayCluster:
         self._looking: asyncio.Task[None] | None = None
 
     async def reached(self) -> ReachedCluster:
-        """The cluster, as soon as it answers. Raises SettingsError for wrong credentials."""
+        """Wait for the cluster. Raises SettingsError for wrong credentials."""
         where = "the cluster that carries decisions out"
         self._reached = await reached(where, self._reach, ClusterUnreachable)
         self._looking = asyncio.create_task(self._look(), name="look at the cluster")
         return self._reached
 
     async def stop(self) -> None:
-        """Look no more, and close the connections."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -150,7 +147,7 @@ class GatewayCluster:
 
 
 def addresses_of(cluster: Cluster) -> list[str]:
-    """HOST:PORT of the brokers that live, else of all."""
+    """HOST:PORT of the live brokers, or of all if none is live."""
     live = [broker for _, broker in sorted(cluster.brokers.items()) if not broker.fenced]
     endpoints = [broker.endpoints[0] for broker in live or cluster.brokers.values() if broker.endpoints]
     return [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]

@@ -16,21 +16,19 @@ import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
-"""The loop takes a batch whole, within some ten milliseconds: a record of a review has a thousand events, and as many
-bytes as hundreds of creates."""
+"""Limits of a batch, which the loop processes in some ten milliseconds. A record of a reconciliation has a thousand
+events, and as many bytes as hundreds of creates."""
 BATCHES_AHEAD = 4
-"""How many batches may wait for the event loop before reading pauses."""
+"""Batches that may wait for the event loop before reading pauses."""
 POLL_S = 0.2
 
 Place = tuple[str, int]
-"""A topic and the number of a partition."""
+"""A topic and a partition."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""librdkafka reports these only when a topic was missing for longer than brokers need to learn of a new one."""
+"""librdkafka reports these only if a topic is missing for longer than brokers need to learn of a new one."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record. `partition` is the number in its topic."""
-
     topic: str
     partition: int
     offset: int
@@ -38,21 +36,21 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
-    """Records in order, and the partitions (by topic and number) of which all is read that was there at the start."""
+    """Records in order, and the partitions that were read up to their end at the start."""
 
     records: tuple[Record, ...]
     ended: frozenset[Place]
 
 
 class FollowingFailed(Exception):
-    """Reading cannot go on; the message says why and what to do."""
+    """Reading cannot go on. The message says why and what to do."""
 
 
 class Follower:
-    """Follows partitions from given offsets.
+    """Reads partitions from given offsets.
 
-    `take` is called on the event loop with every batch, `fail` with what ends the reading for good. What passes by
-    itself, such as brokers that cannot be reached, is waited for.
+    Calls `take` on the event loop with every batch, and `fail` with a permanent error. Waits for temporary ones, such
+    as unreachable brokers.
     """
 
     def __init__(
@@ -69,12 +67,12 @@ class Follower:
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._thread: threading.Thread | None = None
         self._behind: set[Place] = set()
-        """The partitions of which there is more to be read that was there at the start."""
+        """The partitions not yet read up to their end at the start."""
         self._ends: dict[Place, int] = {}
-        """Where each of those ended when it was first fetched."""
+        """Their ends, as of the first fetch."""
 
     def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
-        """Follow every partition of `topic` from its offset, and what is new in partition 0 of `newest_of`."""
+        """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`."""
         self._loop = asyncio.get_running_loop()
         places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
         self._behind = {(topic, partition) for partition in range(len(offsets))}
@@ -83,7 +81,6 @@ class Follower:
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the reading."""
         self._stopped.set()
         self._room.release()
         if self._thread is not None:
@@ -129,8 +126,8 @@ class Follower:
         self._on_loop(partial(self._hand_over, batch))
 
     def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
-        """The batch, with the partitions that have come to where they ended at first: librdkafka reports an end only
-        where a fetch brings nothing, which may never be while others write."""
+        """The batch with the partitions that have reached their initial end. librdkafka reports an end only when a
+        fetch returns nothing, which may never happen while others write."""
         read = {(record.topic, record.partition): record.offset + 1 for record in batch.records}
         for place in self._behind & read.keys() - self._ends.keys():
             end = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
@@ -170,7 +167,7 @@ def _batch(messages: Sequence[Message]) -> FollowedEvents:
 
 
 def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
-    """Records in order, in parts of no more than `BATCH_BYTES`, or of one record; the last part may be empty."""
+    """Records in order, in parts of at most `BATCH_BYTES` or one record; the last part may be empty."""
     parts: list[tuple[Record, ...]] = []
     part: list[Record] = []
     room = BATCH_BYTES
@@ -184,7 +181,7 @@ def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
 
 
 def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
-    """Raise FollowingFailed for what waiting does not cure."""
+    """Raise FollowingFailed for permanent errors."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
             f"partition {partition} of {topic} no longer has the records that come next: {error.str()}; it must keep "

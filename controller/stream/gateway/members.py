@@ -31,37 +31,37 @@ from events.codec import UNREADABLE
 
 ANNOUNCEMENT_VERSION = 1  # others than this are passed over
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
-"""The ids of gateways as nodes of their own, away from those of brokers."""
+"""The node ids of gateways, apart from those of brokers."""
 PORTS = range(1, 65_536)
 HOST_MAX = 255
-"""Characters of a host's name: no name of DNS is longer."""
+"""The longest host name in DNS."""
 
 
 class Announcement(Fact, frozen=True):
-    """A gateway says where it is. Newer releases may add fields, which older ones do not read."""
+    """A gateway's heartbeat with its addresses. Newer releases may add fields, which older ones ignore."""
 
     version: int
     gateway_id: str
-    """Unique to one data folder's gateway."""
+    """Unique to a data folder."""
     process: str
-    """Unique to one process."""
+    """Unique to a process."""
     host: str
     port: int
     http: str
-    """HOST:PORT of its HTTP side."""
+    """HOST:PORT of its HTTP listener."""
     leaving: bool = False
     endpoints: tuple[Endpoint, ...] = ()
-    """Where each of its listeners is reached, by the listener's name; the first is `host` and `port`."""
+    """The advertised address of each listener, by its name; the first is `host` and `port`."""
 
     def at(self, listener: str | None) -> tuple[str, int]:
-        """Where clients of a listener reach the gateway: at its listener of the same name, or at its first."""
+        """The address for clients of a listener: the listener of the same name, or the first one."""
         for each in self.endpoints:
             if each.name == listener:
                 return each.host, each.port
         return self.host, self.port
 
     def can_be_reached(self) -> bool:
-        """Whether its places are such as a gateway can have."""
+        """True if its addresses are valid."""
         places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
         return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
 
@@ -72,12 +72,12 @@ encode_announcement = msgspec.msgpack.Encoder().encode
 
 
 def node_id_of(gateway_id: str) -> int:
-    """The id of a gateway as a node of its own: the same at every gateway, and after a restart."""
+    """The node id of a gateway, the same at every gateway and after a restart."""
     return NODE_IDS_FROM + zlib.crc32(gateway_id.encode()) % NODE_IDS
 
 
 class Members:
-    """The gateways that live, as one of them hears it. `clock` gives seconds."""
+    """The live gateways, by the heartbeats that this one receives. `clock` returns seconds."""
 
     def __init__(self, own: Announcement, *, session_s: float, clock: Callable[[], float]) -> None:
         self.own = own
@@ -87,7 +87,7 @@ class Members:
         self._began = clock()
 
     def hear(self, value: bytes) -> None:
-        """Take an announcement; what this release cannot read is skipped: announcements are not part of the history."""
+        """Process a heartbeat; unreadable ones are skipped, because heartbeats are not part of the history."""
         try:
             heard = _decode(value)
         except UNREADABLE:
@@ -104,16 +104,16 @@ class Members:
 
     @property
     def heard_own(self) -> bool:
-        """Whether this gateway has heard itself at all."""
+        """True once this gateway has received its own heartbeat."""
         return self.own.gateway_id in self._heard
 
     def silent_s(self) -> float:
-        """For how long this gateway has not heard itself."""
+        """Seconds since this gateway received its own heartbeat."""
         heard = self._heard.get(self.own.gateway_id)
         return self._clock() - (self._began if heard is None else heard[0])
 
     def live(self) -> list[Announcement]:
-        """The gateways that live, this one among them, in one order at all of them."""
+        """The live gateways, including this one, in the same order at all of them."""
         heard = self._heard.get(self.own.gateway_id)
         newest = self._clock() if heard is None else heard[0]
         others = [each for at, each in self._heard.values() if newest - at < self.session_s]
@@ -121,24 +121,24 @@ class Members:
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:
-    """A gateway as a node of its own, as clients of a listener are shown it."""
+    """The node of a gateway for clients of a listener."""
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
 class Presence:
-    """Announces this gateway, one of `members`, in `topic`. One that has not heard itself for a session's time has
-    lost Kafka."""
+    """Sends the heartbeats of this gateway, one of `members`, to `topic`. Without an own heartbeat for a session
+    timeout it has lost Kafka."""
 
     def __init__(self, members: Members, producer: Producing, topic: str) -> None:
         self.members = members
         self.topic = topic
         self.trouble: str | None = None
-        """Why nothing comes through now; None when it does."""
+        """Why Kafka counts as lost; None if it does not."""
         self._producer = producer
         self._log = structlog.get_logger("topicwright")
 
     def announce(self, leaving: bool = False) -> None:
-        """Say that this gateway lives, or leaves; and notice whether Kafka is there."""
+        """Send a heartbeat, or say that the gateway leaves, and check whether Kafka is lost."""
         self._look_at_kafka()
         own = replace(self.members.own, leaving=leaving)
         try:
@@ -162,7 +162,7 @@ def _nothing_more(offset: int, error: KafkaError | None) -> None:
 
 
 class StreamGateway(ControllerApi):
-    """One of several gateways as its handlers see it."""
+    """One of several gateways, as its handlers see it."""
 
     decides_here = False
 
@@ -185,7 +185,6 @@ class StreamGateway(ControllerApi):
         self.members = members
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
-        """The nodes that clients are shown, by id."""
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
         if any(_has_address(broker) for broker in brokers):
             return [*map(self._own_node, brokers), *self._own_nodes()]
@@ -195,7 +194,7 @@ class StreamGateway(ControllerApi):
         return [node_of(one, self._listener) for one in self.members.live()]
 
     def controller_id(self) -> int:
-        """The node that clients are to send admin requests to: this gateway."""
+        """The node for admin requests: this gateway."""
         own = self.members.own.at(self._listener)
         for node in self.nodes():
             if (node.host, node.port) == own:

@@ -71,27 +71,26 @@ from projections.queries.query import Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
-"""Sends a command to partitions. Raises NotProduced."""
 
 
 class BrokerConfigCopies:
-    """Keeps all `partitions` at the configs of brokers that the first has."""
+    """Copies broker configs from the first partition to all `partitions`."""
 
     def __init__(self, partitions: Sequence[PartitionState], stamps: Stamps, send: Send) -> None:
         self._partitions = partitions
         self._stamps = stamps
         self._send = send
         self._lagged: tuple[int, ...] = ()
-        """The partitions that lagged behind at the last heartbeat."""
+        """The partitions that lagged at the last heartbeat."""
         self._arrived = asyncio.Event()
 
     def learn(self) -> None:
-        """The partitions were read further."""
+        """Partitions were read further."""
         if not self._lagging():
             self._arrived.set()
 
     def heartbeat(self) -> None:
-        """Bring what nobody else has brought by now. It is tried again at the next ones."""
+        """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
         lagging = self._lagging()
         if lagging and lagging == self._lagged:
             with suppress(NotProduced):
@@ -99,7 +98,7 @@ class BrokerConfigCopies:
         self._lagged = lagging
 
     async def everywhere(self, within_s: float) -> None:
-        """Bring what the first partition has to all, and wait until they have it, or the time is up."""
+        """Copy to all partitions, and wait until they have the configs or the time is up."""
         lagging = self._lagging()
         if lagging:
             self._arrived.clear()
@@ -119,7 +118,7 @@ class BrokerConfigCopies:
 
 
 class GatewayGate:
-    """Looks at commands on their way to the workers."""
+    """Checks commands on their way to the workers."""
 
     def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
         self._replies = replies
@@ -127,8 +126,10 @@ class GatewayGate:
         self._refusals = refusals
 
     def passed(self, state: State, quotas: Quotas, command: TopicCommand) -> TopicCommand | tuple[Answer, ...]:
-        """The command as it is to be sent, or the answers of one that is only counted. `state` is the gateway's own of
-        the topic's partition, which may be a little behind: what is decided is for the workers to say."""
+        """The command to send, or the answers to one that is only counted.
+
+        `state` is the gateway's state of the topic's partition, which may lag: the workers decide.
+        """
         expected = _expected(state, command)
         if expected is None:
             return command
@@ -143,7 +144,7 @@ class GatewayGate:
         return self._beyond_quota(state, replace(command, throttle_ms=wait_ms))
 
     def _beyond_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
-        """One that is refused for its requester's quota: put, until there were too many to record each."""
+        """Over quota: sent until there are too many of them to record each."""
         expected = _expected(state, stamped)
         if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):
             return stamped  # type: ignore[no-any-return]
@@ -151,8 +152,7 @@ class GatewayGate:
 
 
 def _expected(state: State, command: Any) -> Decision | None:
-    """What workers would decide now, if the policies and the cluster agree; None where deciding raises, which is theirs
-    to record."""
+    """The workers' likely decision if policies and cluster agree; None if deciding raises, which the workers record."""
     try:
         decision = decide(state, command)
         if decision.consult:
@@ -165,7 +165,7 @@ def _expected(state: State, command: Any) -> Decision | None:
 
 
 GRACE_S = 1.0
-"""How long after its deadline a request is answered by the gateway itself: a worker answers it before, if any lives."""
+"""Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
 
 NO_KAFKA = "This gateway has lost Kafka and takes no requests until it is back."
 NOT_DECIDED = "No worker decided this in time; it may be decided later."
@@ -174,7 +174,7 @@ FAILED = "This gateway failed; its log has the cause."
 
 
 class GatewayNode:
-    """Implements `controller.controller_api.ControllerPort` over partitions that it follows."""
+    """Implements `controller.controller_api.ControllerPort` over the partitions that it follows."""
 
     def __init__(
         self,
@@ -190,8 +190,8 @@ class GatewayNode:
         command_failed: Callable[[str], None] = lambda _: None,
         committed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`command_failed` counts the commands that could not be sent because something raised on them; `committed` is
-        called with a partition that was brought further."""
+        """`command_failed` counts commands that raised before they were sent; `committed` is called with each partition
+        that was read further."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
         self.cluster_id = topics.cluster_id
@@ -212,31 +212,30 @@ class GatewayNode:
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number) for number in range(len(self.partitions))}
-        """The partitions whose end was not reached yet."""
+        """The partitions not yet read to their end."""
 
     def partition_of(self, key: ShardKey) -> int:
-        """The partition of a shard key."""
         return partition_of(key, len(self.partitions))
 
     def query(self) -> Questions:
-        """Questions about all partitions."""
+        """A query over all partitions."""
         return Questions(list(map(_query, self.partitions)), self.partition_of)
 
     # --- the port of the handlers
 
     @property
     def storage_error(self) -> str | None:
-        """Why nothing can be recorded now; None when it can."""
+        """Why nothing can be recorded; None if it can."""
         return self._presence.trouble
 
     def standing(self) -> Standing:
-        """How this gateway stands: what all its partitions hold, and what it waits for."""
+        """The state of this gateway and of all its partitions."""
         events = sum(each.log.durable_offset for each in self.partitions)
         waiting = sum(len(each.state.waiting) for each in self.partitions)
         return Standing(events, waiting, len(self.replies), self.storage_error, self.failure)
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Send the commands of one request, one a topic; the future gets their answers in the same order."""
+        """Send the commands of one request, one a topic. The future gets their answers in the same order."""
         pending = self.replies.expect(commands)
         refusal = self._refusal()
         if refusal is not None:
@@ -255,19 +254,18 @@ class GatewayNode:
         return pending.future
 
     async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
-        """The reply to a change of brokers' configs, as soon as every partition decides by it."""
+        """The reply to a change of broker configs, after every partition has the change."""
         reply = await decided
         await self._copies.everywhere(self._answer_timeout_s)
         return reply
 
     def heartbeat(self) -> None:
-        """To be called now and then: what others left undone is done."""
+        """Complete what other gateways left undone. To be called regularly."""
         if self._refusal() is None and self.caught_up:
             self._copies.heartbeat()
 
     def observe(self, command: AnyCommand) -> None:
-        """Send a command that nobody waits for and that concerns no topic, also while stopping. Dropped while Kafka is
-        lost."""
+        """Send an unanswered command that concerns no topic, also while stopping. Dropped while Kafka is lost."""
         if self.failure is None and self.storage_error is None:
             with suppress(NotProduced):
                 self._sender.send_unanswered(command, (CLUSTER_PARTITION,))
@@ -313,17 +311,16 @@ class GatewayNode:
 
     @property
     def offsets(self) -> list[int]:
-        """Where each partition of the events topic is to be read on."""
+        """The next offset to read in each partition of the events topic."""
         return [each.fold.kafka_offset for each in self.partitions]
 
     @property
     def caught_up(self) -> bool:
-        """Whether this gateway knows what there was when it started, who else is there, and the settings that
-        decide."""
+        """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
         return not self._unread and self._presence.members.heard_own and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:
-        """Bring the state past a batch of records, and answer whoever waited for them."""
+        """Apply a batch of records, and answer the waiting requests."""
         if self.failure is not None:
             return
         try:
@@ -350,7 +347,7 @@ class GatewayNode:
         return None if accepted is None else (record.partition, accepted)
 
     def fail(self, error: BaseException) -> None:
-        """Following cannot go on: nobody is left waiting, and the process is to be ended."""
+        """Following failed: answer all waiting requests; the process must exit."""
         if self.failure is None:
             self.failure = error
             structlog.get_logger("topicwright").error("gateway failed", why=str(error), exc_info=error)
@@ -360,11 +357,11 @@ class GatewayNode:
     # --- the end
 
     def take_no_more(self) -> None:
-        """Refuse requests from now on."""
+        """Reject requests from now on."""
         self._stopping = True
 
     def close(self) -> None:
-        """Let go of whoever still waits, and of the folders."""
+        """Answer all waiting requests, and close the folders."""
         self.refusals.stop()
         self.replies.abandon_all()
         for each in self.partitions:

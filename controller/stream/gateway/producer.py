@@ -26,11 +26,11 @@ POLL_S = 0.2
 FLUSH_S = 2.0  # at the end, for what Kafka has not acknowledged
 
 Done = Callable[[int, KafkaError | None], None]
-"""Called with the offset at which a record lies, or the error that kept it from being acknowledged."""
+"""Called with the record's offset, or the error that prevented an acknowledgement."""
 
 
 class NotProduced(Exception):
-    """A record was not even tried; the message says why. `too_large` where only a smaller one would be taken."""
+    """A record was not sent. The message says why; `too_large` if only a smaller one would be accepted."""
 
     def __init__(self, message: str, *, too_large: bool = False) -> None:
         super().__init__(message)
@@ -38,10 +38,10 @@ class NotProduced(Exception):
 
 
 class CommandProducer:
-    """One producer for as long as the process lives."""
+    """The producer of a process."""
 
     def __init__(self, properties: Mapping[str, str | int | float | bool], *, within_ms: int) -> None:
-        """`within_ms` bounds how long a record is tried."""
+        """`within_ms` limits the delivery of a record."""
         self._producer = Producer(
             {
                 **properties,
@@ -61,7 +61,7 @@ class CommandProducer:
         self._thread = threading.Thread(target=self._run, name="produce", daemon=True)
 
     def start(self) -> None:
-        """Begin to report what happens to records."""
+        """Start to report deliveries."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -82,7 +82,7 @@ class CommandProducer:
             raise NotProduced(cause.str(), too_large=too_large) from error
 
     async def stop(self) -> None:
-        """Wait a little for what is on its way, then end."""
+        """Flush for a short time, then stop."""
         await asyncio.to_thread(self._producer.flush, FLUSH_S)
         self._stopped.set()
         await asyncio.to_thread(self._thread.join)
@@ -104,17 +104,18 @@ class CommandProducer:
 
 
 FAULTS_KEPT_MAX = 1000
-"""Faults of commands that are not acknowledged yet; a worker decides a command at most as long before."""
+"""Limit of stored faults of unacknowledged commands; a worker may decide a command before its acknowledgement
+arrives."""
 
 NOT_TAKEN = "Kafka did not take the command in time: whether it will be decided is not known."
 
 _Place = tuple[int, int]
-"""A partition of the commands topic, and an offset in it."""
+"""A partition of the commands topic, and an offset."""
 _Owner = tuple[RequestId, TopicName]
 
 
 class Producing(Protocol):
-    """Where records are put; see `producer.CommandProducer`."""
+    """The port that `CommandProducer` implements."""
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None: ...
 
@@ -122,8 +123,8 @@ class Producing(Protocol):
 class CommandSender:
     """Sends commands to the partitions of `topic`.
 
-    `answer_error` answers a command that comes to nothing; `next_source` gives, by partition, which command comes next
-    of those whose decisions were read.
+    `answer_error` answers a failed command. `next_source` returns the next command of a partition after those whose
+    decisions were read.
     """
 
     def __init__(
@@ -141,10 +142,10 @@ class CommandSender:
         """Commands that Kafka has not acknowledged yet."""
         self._on_their_way: dict[_Place, _Owner] = {}
         self._faults: dict[_Place, str] = {}
-        """Faults of commands of which it is not known yet whose they were."""
+        """Faults of commands that are not acknowledged yet, so their request is unknown."""
 
     def send(self, command: TopicCommand | ClusterCommand, number: int) -> None:
-        """Send a command that somebody waits for to a partition."""
+        """Send a client's command to a partition."""
         owner = command.request_id, command.topic
 
         def done(offset: int, error: KafkaError | None) -> None:
@@ -168,17 +169,17 @@ class CommandSender:
             self._answer_error(*owner, code, str(error))
 
     def send_unanswered(self, command: AnyCommand, numbers: Sequence[int]) -> None:
-        """Send a command that nobody waits for to some partitions. Raises NotProduced."""
+        """Send a command without a waiting client to partitions. Raises NotProduced."""
         value = encode_command(command)
         for number in numbers:
             self._producer.produce(self._topic, number, b"", value, _note_loss)
 
     def is_untaken(self, request_id: RequestId, topic: TopicName) -> bool:
-        """Whether Kafka has not acknowledged a command yet."""
+        """True if Kafka has not acknowledged a command yet."""
         return (request_id, topic) in self._untaken
 
     def decided(self, place: _Place, fault: str) -> None:
-        """The decision on the command at a place was read; with a `fault` it was passed over."""
+        """Process a decision that was read; a `fault` says why the command was skipped."""
         owner = self._on_their_way.pop(place, None)
         if fault and owner is not None:
             self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
@@ -188,7 +189,7 @@ class CommandSender:
                 self._faults.pop(next(iter(self._faults)))
 
     def _taken(self, place: _Place, owner: _Owner) -> None:
-        """A command lies in Kafka: remember whose it is, unless it was decided before this was known."""
+        """Remember the owner of an acknowledged command, unless it is decided already."""
         fault = self._faults.pop(place, None)
         if fault is not None:
             self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)

@@ -64,13 +64,13 @@ from projections.queries.proving import unsigned
 
 LOOK_EVERY_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
-"""How long Kafka may take to acknowledge a command before its client is answered NOT_CONTROLLER."""
+"""Time for Kafka to acknowledge a command before its client is answered NOT_CONTROLLER."""
 _ID_FILE = "gateway.id"
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gateway` is to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
-    the one that carries decisions out."""
+    """The options of `gateway`. `security` holds the credentials for the Kafka with the log, `cluster_security` those
+    for the target cluster."""
 
     bootstrap: str
     kafka: Address
@@ -82,7 +82,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's properties for reaching Kafka."""
+        """librdkafka's properties."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "topicwright-gateway",
@@ -95,11 +95,11 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayService:
-    """Everything that one `gateway` runs, once the topics are known to be there."""
+    """The parts of one `gateway` process, after the topics were found."""
 
     def __init__(self, options: GatewayOptions, topics: Topics, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges` are those of the records that Kafka has of each partition of the events topic. Raises
-        LogError and OSError where the data folder cannot be used, and SettingsError."""
+        """`ranges` are the record offsets in each partition of the events topic. Raises LogError and OSError for an
+        unusable data folder, and SettingsError."""
         self.options = options
         self._topics = topics
         self._process = os.urandom(5).hex()
@@ -148,8 +148,7 @@ class GatewayService:
         )
 
     async def start(self) -> None:
-        """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
-        had."""
+        """Listen, follow, and accept requests once everything is read. Raises OSError for an unavailable address."""
         options, settings, entrance = self.options, self.options.settings, self._entrance
         self._ports = ClusterPorts(options.data, settings.cluster_broker_ports, entrance.listening)
         await entrance.listening.start()
@@ -187,7 +186,7 @@ class GatewayService:
         sys.setswitchinterval(SWITCH_S)
 
     async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
-        """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
+        """Accept requests, including those that a target cluster's brokers answer."""
         listening = self._entrance.listening
         if not gateway.cluster.settings.cluster_carries_out:
             listening.open(gateway, versions_max)
@@ -277,15 +276,15 @@ class GatewayService:
 
     @property
     def ready_line(self) -> str:
-        """What is printed once requests are taken."""
+        """The line to print once requests are accepted."""
         return self._entrance.ready_line(self._http_address)
 
     def reload(self) -> None:
-        """Read certificates and users anew (SIGHUP)."""
+        """Reload certificates and users (SIGHUP)."""
         self._entrance.reload()
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is decided in time, say good-bye, close."""
+        """Stop accepting, wait for decisions, send a final heartbeat, and close."""
         if not self._is_following:  # it never came to follow anything
             await self._entrance.listening.stop(0)
             await self._ports.stop(0)
@@ -313,7 +312,7 @@ class GatewayService:
 
 
 def _gateway_id(data: Path) -> str:
-    """The id of the gateway whose folder this is: made at its first start, and kept."""
+    """The gateway id of a data folder, created at its first start."""
     file = data / _ID_FILE
     with suppress(FileNotFoundError):
         known = file.read_text(encoding="ascii").strip()
@@ -325,7 +324,7 @@ def _gateway_id(data: Path) -> str:
 
 
 async def run_gateway(options: GatewayOptions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the gateway from starting."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     stopping = stop_on_signals()
     with hold_folder(options.data):
         finding = asyncio.create_task(
@@ -339,8 +338,8 @@ async def run_gateway(options: GatewayOptions) -> int:
 
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
-    """The topics of the log and of gateways, made where they are missing, and the records of the events topic. It
-    blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
+    gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
     topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)

@@ -32,8 +32,8 @@ from events.logs.events_topic import partition_of
 from events.names import CLUSTER_SHARD, RequestId, ShardKey, TopicName, shard_key
 
 COMMAND_VERSION = 2
-"""The version in which commands are written; to be raised with any change to what a command can say. A kind of command
-that older workers may pass over, since it is put again until it is decided (`DrawLoginSecret`), does not raise it."""
+"""The version of commands; raise it with any change of a command's meaning. A new kind of command that is resubmitted
+until it is decided (`DrawLoginSecret`) does not need that: older workers may skip it."""
 
 _OF_A_TOPIC = (
     TopicCommand,
@@ -47,27 +47,26 @@ _OF_A_TOPIC = (
 )
 _OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
 CLUSTER_PARTITION = 0
-"""Where it is decided who may do what, which quotas hold, who can log in and which configs brokers have, and where
-counted refusals are recorded. One partition gives it one order, whichever gateways it comes from."""
+"""The partition that decides ACLs, quotas, credentials and dynamic configs, and records counted refusals. One partition
+gives one order, whichever gateway submits."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
 
 
 TIME_END_MS = 1 << 47
-"""In the year 6429. The time of a partition never goes back, and nobody can write down one past the year 9999."""
+"""In the year 6429. A partition's time never goes back, and dates end with the year 9999."""
 
 
 class CommandError(Exception):
-    """Bytes that are no command of this version, and never will be: the command can only be passed over."""
+    """Bytes that are no command, and never will be: they can only be skipped."""
 
 
 class CommandFromNewerVersion(Exception):
-    """A newer release wrote the command; a worker of that release can decide it, this one cannot."""
+    """A newer release wrote the command; only a worker of that release can decide it."""
 
 
 def encode_command(command: AnyCommand) -> bytes:
-    """The value of a record of the commands topic."""
     return bytes((COMMAND_VERSION,)) + _encoder.encode(command)
 
 
@@ -90,14 +89,14 @@ def decode_command(value: bytes | None) -> AnyCommand:
 
 
 def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:
-    """The one partition in which a client's command is decided."""
+    """The partition that decides a client's command."""
     if isinstance(command, _OF_THE_CLUSTER):
         return CLUSTER_PARTITION
     return partition_of(shard_key(command.topic), partitions)
 
 
 def key_of(command: AnyCommand) -> ShardKey:
-    """The shard that a command concerns; "" where it concerns every shard, or topics of a whole partition."""
+    """The shard of a command; "" if it concerns every shard, or all topics of a partition."""
     if isinstance(command, _OF_A_TOPIC):
         return shard_key(command.topic)
     return CLUSTER_SHARD
@@ -112,7 +111,7 @@ class _Carried(Fact, frozen=True):
     waited_ms: int
     topic: Topic | None
     as_it_stands: bool
-    """The topic shown is the one that the reader has after the events."""
+    """The topic is the one in the reader's state after the events."""
     details: tuple[Detail, ...] = ()
     partitions: tuple[PartitionAnswer, ...] = ()
     number: int = 0
@@ -123,22 +122,22 @@ _decode = msgspec.msgpack.Decoder(tuple[_Carried, ...]).decode
 
 
 def encode_answers(decision: Decision, topics: Topics) -> bytes:
-    """The answers of a decision; `topics` are those after its events. Empty where there is no answer."""
+    """The answers of a decision, empty without answers; `topics` is the state after its events."""
     if not decision.answers:
         return b""
     return _encode([_carried(answer, decision, topics) for answer in decision.answers])
 
 
 def size_of_answers(decision: Decision) -> int:
-    """About how many bytes its answers take: their details, each of which may list thousands of access control entries,
-    and the topics that a decision without events shows."""
+    """The approximate size of the answers: details, each of which may list thousands of ACLs, and topics in a decision
+    without events."""
     shown = () if decision.events else tuple(answer.topic for answer in decision.answers)
     large = (*(answer.details for answer in decision.answers), *shown)
     return sum(len(_encode(one)) for one in large if one)
 
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
-    """The answers that a record carries; `topics` are those after its events. Raises msgspec.DecodeError."""
+    """The answers in a record; `topics` is the state after its events. Raises msgspec.DecodeError."""
     return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
 
 

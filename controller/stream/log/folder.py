@@ -33,8 +33,8 @@ class FolderHeld(OSError):
 
 
 def hold_folder(folder: Path) -> IO[str]:
-    """Make the folder if it is missing, and hold it for as long as the returned file is open. Raises FolderHeld, and
-    OSError where the folder cannot be used."""
+    """Create the folder if missing, and lock it until the returned file is closed. Raises FolderHeld, and OSError for
+    an unusable folder."""
     folder.mkdir(0o700, parents=True, exist_ok=True)
     file = (folder / LOCK).open("a+")
     try:
@@ -52,11 +52,11 @@ def hold_folder(folder: Path) -> IO[str]:
 
 NO_ARCHIVE = "no log.archive.url is set"
 ArchiveOf = Callable[[int], ArchiveStore]
-"""Where the log of a partition is archived."""
+"""The archive of each partition."""
 
 
 class BeginningGone(LogCorrupted):
-    """Kafka has the beginning of a partition no more, and there is nothing else to begin with."""
+    """Kafka no longer has the first records of a partition, and there is no base."""
 
     def __init__(self, partition: int, first: int, why_no_base: str) -> None:
         super().__init__(
@@ -67,8 +67,7 @@ class BeginningGone(LogCorrupted):
 
 
 def archive_of(settings: ServeSettings) -> ArchiveOf | None:
-    """The places of the partitions' archives, in the one that `log.archive.url` names; None where it names none.
-    Raises SettingsError."""
+    """The archives of the partitions under `log.archive.url`; None without it. Raises SettingsError."""
     url = settings.log_archive_url
     if archive_store(settings) is None or url is None:
         return None
@@ -76,7 +75,7 @@ def archive_of(settings: ServeSettings) -> ArchiveOf | None:
 
 
 def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
-    """Make the folder of a partition of the newest usable base; why it was not, "" where it was."""
+    """Create a partition's folder from the newest usable base. Returns "" or why there is none."""
     if place is None:
         return NO_ARCHIVE
     lines = structlog.get_logger("topicwright")
@@ -98,7 +97,7 @@ def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
 
 
 def _check(base: Base, place: ArchiveStore, folder: Path) -> None:
-    """Raise LogCorrupted unless a folder that was made of a base has the tree of its events and of the archive."""
+    """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
     opened = RocksDbLog.open(folder, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
     with closing(opened) as log:
         check_tree(log, base, place)

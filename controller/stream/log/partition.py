@@ -45,24 +45,24 @@ from projections.store.store import TopicStore
 from projections.store.tree import LogTree, build_some
 
 POSITION = b"k"
-"""The state key of the fold's position, with the id of the topic that it is a position in."""
+"""The state key of the position and its topic's id."""
 NOTE_AFTER_RECORDS = 2000
-"""So many records without an event may have to be read again at a start."""
+"""Limit of records without events to read again at a start."""
 
 ASIDE = ".aside"
-"""The ending of the name of a folder that is being replaced."""
+"""Ends the name of a folder that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What a partition may keep at hand: of RocksDB's blocks, and partitions of topics that are decoded."""
+    """The memory of a partition: RocksDB's block cache, and the number of decoded topic partitions."""
 
     cache_bytes: int = 16 << 20
     partitions_cached: int = 25_000
 
     @classmethod
     def share(cls, cache_bytes: int, partitions: int) -> Self:
-        """That of one of so many partitions, of `store.cache.bytes`: half for blocks, half for decoded topics."""
+        """The share of one partition in `store.cache.bytes`: half for blocks, half for decoded topics."""
         half = cache_bytes // partitions // 2
         return cls(half, max(1, half // PARTITION_BYTES))
 
@@ -71,7 +71,7 @@ MEMORY = Memory()
 
 
 class CacheAhead(LogError):
-    """A folder may have events that Kafka does not have."""
+    """A folder may have events that Kafka lacks."""
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
@@ -82,16 +82,16 @@ class CacheAhead(LogError):
 
 
 class Reached(Fact, frozen=True):
-    """How far a folder has read which events topic."""
+    """The position of a folder in its events topic."""
 
     topic_id: str
     position: Position
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """A record of the events topic that counts: its events as the partition's log has them, and what else it says.
+    """A record of the events topic that counts, with its events as in the partition's log.
 
-    `source_offset` is the command's, None for a fence. `answers` are empty unless they are wanted.
+    `source_offset` is the command's, None for a fence. `answers` are empty unless requested.
     """
 
     records: tuple[Recorded, ...]
@@ -108,9 +108,9 @@ class _CachedLog(RocksDbLog):
 
 
 class PartitionState:
-    """One partition's log, state and place in the events topic. One process writes a folder, one thread at a time.
+    """The log, state and position of one partition. One process writes a folder, one thread at a time.
 
-    After an exception of `accept` only `close` may follow; after one of `decided…` all is as before it.
+    After an exception of `accept` only `close` may follow; after one of `decided…` the state is unchanged.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class PartitionState:
         self.topic_id = topic_id
         self._answers = answers
         self._is_ahead = False
-        """Whether there are events that are not committed."""
+        """True if there are uncommitted events."""
         self._noted = self.fold.kafka_offset
         self._recent: RecentRequests | None = None
 
     @property
     def last_ms(self) -> int:
-        """The time of the newest event: that of the next one is not before it."""
+        """The time of the newest event; the next one is not earlier."""
         return self._recorder.last_ms
 
     @classmethod
@@ -148,13 +148,14 @@ class PartitionState:
         archive: ArchiveStore | None = None,
         first_record: int = 0,
     ) -> Self:
-        """Open the partition's folder in `data`. A missing one is made of the newest base in its archive, or empty.
+        """Open the partition's folder in `data`. A missing one is created from the newest base in its archive, or
+        empty.
 
-        `cluster_id` is Kafka's, `topic_id` is that of the events topic, and `first_record` is the first record that
-        Kafka has. A folder that is damaged, of a newer release, or without records before `first_record` is replaced;
-        where nothing can replace it, it stays and BeginningGone is raised. A folder with events of another cluster or
-        events topic stays too: CacheAhead. With `answers` accepted records come with theirs. Raises LogError, LogLocked
-        where another process has the folder.
+        `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first record in Kafka. A folder
+        that is damaged, of a newer release, or without records before `first_record` is replaced; if nothing can
+        replace it, it stays, and BeginningGone is raised. A folder with events of another cluster or events topic stays
+        too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another process
+        has the folder.
         """
         folder = data / f"partition-{partition:05}"
         aside = folder.with_name(folder.name + ASIDE)
@@ -177,23 +178,23 @@ class PartitionState:
 
     @property
     def kept(self) -> Position:
-        """How far the partition is in the folder. Raises LogError."""
+        """The committed position. Raises LogError."""
         place = stored_place(self.log)
         return START if place is None else place.position
 
     # --- reading
 
     def check_end(self, end: int) -> None:
-        """Raise CacheAhead if the folder goes further than the partition in Kafka, whose next record is `end`."""
+        """Raise CacheAhead if the folder is ahead of Kafka's partition, which ends at `end`."""
         if self.fold.kafka_offset > end:
             why = f"goes up to record {self.fold.kafka_offset}, and Kafka has only those before {end}"
             raise CacheAhead(self.log.path, why)
 
     def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
-        """Take the record at an offset of the events topic; None if it does not count.
+        """Process a record of the events topic; None if it does not count.
 
-        Its events are in `state` at once, in `store`'s durable view after `commit`. Raises LogCorrupted, RecordError,
-        EventDecodeError, and CannotApply for events that do not fit.
+        Its events are in `state` at once, and in `store`'s durable view after `commit`. Raises LogCorrupted,
+        RecordError, EventDecodeError, and CannotApply for events that do not fit.
         """
         taken = self.fold.take(kafka_offset, value)
         if taken is None:
@@ -208,8 +209,7 @@ class PartitionState:
     # --- writing
 
     def remember_requests(self) -> None:
-        """Know from here on which commands of clients were decided a short time ago. All that was taken is to be
-        committed before."""
+        """Detect duplicate commands from here on. Everything accepted must be committed before."""
         if self._recent is None:
             assert not self._is_ahead, "the log has all events"
             self._recent = RecentRequests()
@@ -218,14 +218,14 @@ class PartitionState:
                 self._recent.note(decode_event(number, value))
 
     def decided_before(self, command: TopicCommand | ClusterCommand) -> bool:
-        """Whether a command is a copy of one that was decided a short time ago; after `remember_requests`."""
+        """True if a command is a duplicate of one decided recently; after `remember_requests`."""
         assert self._recent is not None, "remember_requests was called before"
         return self._recent.hold(command, self.fold.next_event)
 
     def decided(
         self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
-        """Bring the state past a decision on the command at `source_offset`, which is to be the topic's next record.
+        """Apply a decision on the command at `source_offset`, whose record will be the topic's next.
 
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
@@ -236,7 +236,7 @@ class PartitionState:
     def decided_with_it(
         self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
-        """The same of a decision that is to be in that record too."""
+        """As `decided`, for a further decision in the same record."""
         first = self.fold.next_event
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
@@ -245,7 +245,7 @@ class PartitionState:
         return records
 
     def commit(self) -> None:
-        """Keep what was accepted or decided since the last commit, and let readers see it. Raises LogError."""
+        """Commit what was accepted or decided since the last commit. Raises LogError."""
         kafka_offset = self.fold.kafka_offset
         if self._recorder.tree.is_behind:
             build_some(self.log)
@@ -260,7 +260,7 @@ class PartitionState:
         self.store.became_durable(self.state)
 
     def close(self) -> None:
-        """Let go of the folder. What was not committed is not kept."""
+        """Close the folder; uncommitted events are lost."""
         self.log.close()
 
     def _note(self, records: Sequence[Recorded]) -> None:
@@ -274,14 +274,14 @@ class PartitionState:
 
 
 def events_in(data: Path) -> int:
-    """How many events the partitions in a folder hold. Raises LogError."""
+    """The number of events in a folder's partitions. Raises LogError."""
     return sum(Look(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
 
 
 def _opened(
     folder: Path, aside: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int
 ) -> RocksDbLog | None:
-    """The log in a folder; None where it cannot be used and was moved aside. Raises LogError."""
+    """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
         log = _CachedLog.open(
             folder,
@@ -308,13 +308,13 @@ def _opened(
 
 
 def stored_place(log: RocksDbLog) -> Reached | None:
-    """How far a partition is in its folder; None in an empty one. Raises msgspec.DecodeError."""
+    """The position stored in a partition's folder; None in an empty one. Raises msgspec.DecodeError."""
     value = log.get(POSITION)
     return None if value is None else msgspec.msgpack.decode(value, type=Reached)
 
 
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
-    """Why a cache that opened cannot be used; None if it can. Raises CacheAhead."""
+    """Why an opened cache is unusable; None if it is usable. Raises CacheAhead."""
     try:
         place = stored_place(log)
     except msgspec.DecodeError as error:
@@ -346,7 +346,7 @@ def _set_aside(folder: Path, aside: Path, why: str) -> None:
 
 
 def _replace(folder: Path, aside: Path) -> None:
-    """Remove a folder; what was moved aside for it, if anything, takes its place."""
+    """Replace a folder by the one that was moved aside for it, if any."""
     _remove(folder)
     if aside.exists():
         aside.rename(folder)

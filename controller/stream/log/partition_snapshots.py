@@ -25,10 +25,10 @@ REST_S = 0.01
 
 
 class PartitionSnapshots:
-    """Takes the snapshots of one partition; all is called on the thread that writes it."""
+    """Takes the snapshots of one partition; called on its writing thread."""
 
     def __init__(self, partition: PartitionState, interval_events: int, archive: ArchiveStore | None = None) -> None:
-        """`interval_events` 0 takes none, and copies none from `archive`."""
+        """With `interval_events` 0 it takes none, and copies none from `archive`."""
         self._partition = partition
         self._lines = structlog.get_logger("topicwright")
         self._closed = threading.Event()
@@ -49,13 +49,13 @@ class PartitionSnapshots:
         self._taking.reached(self._partition.store.durable_counts.topics)
 
     def close(self) -> None:
-        """Let what is at work end, with nothing half done; the log may be closed then."""
+        """Wait for the current work; the log may be closed then."""
         self._closed.set()
         self._taking.close()
         self._thread.shutdown(wait=False)
 
     def _copy(self, archive: ArchiveStore) -> None:
-        """In the other thread: nothing depends on it."""
+        """Runs in the other thread: nothing depends on it."""
         try:
             copied = fetch_snapshots(archive, self._partition.log, self._go_on)
         except (LogError, OSError) as error:

@@ -22,26 +22,26 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from events.catalog import Recorded
 
 RECENT_EVENTS = 20_000
-"""Copies come within what a producer has on its way at once, and that is less. Reading so many takes some 40 ms."""
+"""Larger than what a producer has in flight, so duplicates fall within. Reading as many takes some 40 ms."""
 _FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(
     kind.__name__ for kind in get_args(AnyCommand) if issubclass(kind, TopicCommand | ClusterCommand)
 )
-"""What commands of clients are called where they are causes."""
+"""The client commands, as event causes name them."""
 
 
 class RecentRequests:
-    """The commands of clients that have an event among the newest of a partition, by the offset of their last."""
+    """The client commands with an event among the newest of a partition, and the offset of their last one."""
 
     def __init__(self) -> None:
         self._last_event: dict[_Key, int] = {}
-        """In the order of those offsets."""
+        """Ordered by offset."""
         self._forgot_at = 0
 
     def note(self, record: Recorded) -> None:
-        """An event is the partition's newest."""
+        """Record the partition's newest event."""
         cause = record.cause
         if cause.command in _OF_CLIENTS:
             key = cause.command, cause.request_id, getattr(record.event, "topic", "")
@@ -52,7 +52,7 @@ class RecentRequests:
                 self._forgot_at = record.offset
 
     def hold(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
-        """Whether the command was decided a short time ago, where the partition's next event is `next_event`."""
+        """True if the command was decided recently; `next_event` is the partition's next event."""
         last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
         return last is not None and last >= next_event - RECENT_EVENTS
 

@@ -39,23 +39,23 @@ _WAIT_S = 60.0
 
 
 class NotRestored(Exception):
-    """The topic cannot be restored; the message says why."""
+    """The topic cannot be restored. The message says why."""
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A partition that was written, and from where."""
+    """A restored partition and its source."""
 
     partition: int
     folder: Path
     events: int
     commands_lost: int
-    """Commands that were not decided, and that Kafka does not have."""
+    """Undecided commands that Kafka lacks."""
 
 
 def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: Sequence[Path]) -> list[Restored]:
-    """Create the topics that are missing, and write the events topic.
+    """Create the missing topics, and write the events topic.
 
-    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for folders that cannot be read.
+    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for unreadable folders.
     """
     properties = {**security.properties, "bootstrap.servers": bootstrap}
     with ExitStack() as held:
@@ -89,7 +89,6 @@ class _Written(msgspec.Struct, frozen=True):
     commands_lost: int
 
     def records(self) -> Iterator[bytes]:
-        """The records of the partition."""
         chunks, epoch = _chunks(value for _, value in self.log.read()), 0
         while (chunk := next(chunks, None)) is not None or epoch <= self.position.epoch:
             epoch += 1
@@ -113,7 +112,7 @@ def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Lo
 
 
 def _next_source(position: Position, first: int, end: int) -> tuple[int, int]:
-    """The next command to decide, of those that the commands topic has; and how many before it are lost."""
+    """The next command to decide among those in the commands topic, and the number of lost ones before it."""
     return min(max(position.next_source, first), end), max(0, first - position.next_source)
 
 
@@ -161,7 +160,7 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
 
 
 def _check_empty(topic: KafkaTopic) -> None:
-    """Raise NotRestored for a topic with records: what comes behind them would not count, or not alone."""
+    """Raise NotRestored for a topic with records: restored records after them would not count."""
     with reading(topic) as kafka:
         for number, (first, end) in kafka.now().ranges.items():
             if first > 0 or next(kafka.records(number, 0, end), None) is not None:

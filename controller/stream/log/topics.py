@@ -39,21 +39,21 @@ from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 TIMEOUT_S = 10.0
 REPLICAS_UNASKED_MAX = 3
 COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
-"""A command is of no use once it is decided; so long may all workers be away before one is lost."""
+"""How long all workers may be down before an undecided command is lost."""
 _KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 _KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class KafkaUnreachable(Exception):
-    """Kafka does not answer, or not yet: to be tried again."""
+    """Kafka does not answer; the caller may retry."""
 
 
 class TopicsMismatch(SettingsError):
-    """A topic is there and is not what the settings want; the message names it, what it is and what is wanted."""
+    """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The topics as the settings want them; a `replication_factor` of -1 leaves it to the number of brokers."""
+    """The required topics; a `replication_factor` of -1 depends on the number of brokers."""
 
     commands: str
     events: str
@@ -62,7 +62,6 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @classmethod
     def by(cls, settings: ServeSettings) -> Wanted:
-        """What these settings want."""
         return cls(
             settings.stream_commands_topic,
             settings.stream_events_topic,
@@ -72,11 +71,11 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def prepare_topics(properties: Mapping[str, Any], wanted: Wanted, data: Path) -> Topics:
-    """Create the topics that are missing, check them, and return what they are. Where the folder `data` holds events,
-    none may be missing: Kafka has lost it.
+    """Create the missing topics, check all, and return their descriptions. If the folder `data` holds events, a missing
+    topic is an error: Kafka has lost it.
 
-    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for a
-    folder that cannot be read.
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for an
+    unreadable folder.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
     try:
@@ -165,7 +164,7 @@ def _check_factor(name: str, found: int, wanted: int) -> None:
 
 
 def _min_insync(factor: int) -> int:
-    """How many replicas have to acknowledge, so that one broker of several may be down, and may then be lost."""
+    """The acknowledging replicas, such that one broker of several may be down and then be lost."""
     return max(1, factor - 1)
 
 
@@ -201,7 +200,7 @@ def _classified(error: KafkaError) -> Exception:
 
 
 def _silent() -> logging.Logger:
-    """librdkafka writes to standard error by itself otherwise; what goes wrong is in what is raised."""
+    """A logger that drops librdkafka's lines, which would go to standard error; exceptions have the errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -209,8 +208,8 @@ def _silent() -> logging.Logger:
 
 
 def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
-    """Of each partition of a topic the offsets of the first record that Kafka has, and of the next one that it will
-    have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    """The offsets of the first and the next record in each partition of a topic. Blocks. Raises KafkaUnreachable,
+    TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     places = [TopicPartition(topic, number) for number in range(partitions)]
     earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -228,10 +227,8 @@ KEPT_MS = 3_600_000
 
 
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
-    """Make the topic if it is missing; a factor of -1 leaves it to the number of brokers. It blocks.
-
-    Raises KafkaUnreachable, TopicsMismatch.
-    """
+    """Create the topic if missing; a factor of -1 depends on the number of brokers. Blocks. Raises KafkaUnreachable,
+    TopicsMismatch."""
     admin = AdminClient(dict(properties))
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
@@ -254,26 +251,26 @@ MISSED_MAX = 2  # once may be a broker that does not know it yet
 
 
 class TopicGone(Exception):
-    """A topic of the log is not there any more, or not the same; the message says which, and what to do."""
+    """A topic of the log was deleted or recreated. The message says which, and what to do."""
 
 
 class TopicWatch:
-    """Looks at the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
+    """Polls the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
 
     def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
-        """`is_archived` says that empty folders begin with a base, and need not all records."""
+        """`is_archived` means that empty folders start from a base and do not need all records."""
         self.trouble: str | None = None
-        """A condition that an operator must know of, while everything works."""
+        """A problem that an operator must know of, while everything works."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
         self._is_archived = is_archived
         self._deleted = 0
         self._ids = {topics.events: topics.events_id}
-        """The ids that topics must have; that of the commands from the first look on."""
+        """The required ids; that of the commands topic is known after the first poll."""
         self._missed: dict[str, int] = {}
 
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
-        """Look until cancelled, or until a topic is gone, which `fail` is called with."""
+        """Poll until cancelled, or until a topic is gone: then call `fail`."""
         admin: AdminClient | None = None
         logged = ""
         while True:
@@ -296,7 +293,7 @@ class TopicWatch:
             await asyncio.sleep(LOOK_EVERY_S)
 
     def learn(self, name: str, topic_id: str | None) -> None:
-        """Take what one look found: the topic's id, None where it is missing. Raises TopicGone."""
+        """Process a topic's id, None if it is missing. Raises TopicGone."""
         self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
         if self._missed[name] >= MISSED_MAX:
             raise TopicGone(f"topic {name} was deleted: {self._cure(name)}")
@@ -304,7 +301,7 @@ class TopicWatch:
             raise TopicGone(f"topic {name} was deleted and made anew: {self._cure(name)}")
 
     def learn_beginnings(self, firsts: Sequence[int]) -> None:
-        """Take the offset of the first record of each partition of the events topic."""
+        """Process the first record offset of each partition of the events topic."""
         self._deleted = sum(firsts)
         if self._is_archived or not self._deleted:
             self.trouble = None
@@ -318,11 +315,10 @@ class TopicWatch:
             structlog.get_logger("topicwright").warning("the events topic is not whole", why=self.trouble)
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
-        """The figure of it."""
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
 
     def _look(self, admin: AdminClient) -> dict[str, str | None]:
-        """The ids of the topics that Kafka describes, and None of those that it says are missing."""
+        """The ids of existing topics, and None for missing ones."""
         names = [self._topics.commands, self._topics.events]
         found: dict[str, str | None] = {}
         for name, future in admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():

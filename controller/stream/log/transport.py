@@ -20,21 +20,21 @@ from controller.brokers.cluster.security import Security
 
 NO_SECURITY = Security()
 RECORD_BYTES_MAX = 8 << 20
-"""The largest record that the topics take: a topic of about 100,000 partitions."""
+"""The maximum size of a record, enough for a topic of about 100,000 partitions."""
 BATCH_BYTES_MAX = 1 << 19  # of the producer: a portion of events in one request
 REQUEST_TIMEOUT_MS = 10_000
 READ_TIMEOUT_S = 30.0
-"""So long without a record that must be there means that Kafka cannot be read."""
+"""Kafka counts as unreadable after this time without an existing record."""
 _RECORDS_PER_READ = 5000
 _CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
 _TROUBLES = (KafkaError, ConsumerStoppedError)
-"""The second is what a reader raises that is closed meanwhile."""
+"""The second is raised to a reader whose client is closed."""
 
 Values = list[tuple[int, bytes]]
 
 
 def aiokafka_security(security: Security) -> dict[str, Any]:
-    """An identity in aiokafka's words. Raises BadCredentials."""
+    """aiokafka's arguments for credentials. Raises BadCredentials."""
     sasl = bool(security.mechanism)
     protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
     words: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
@@ -48,11 +48,11 @@ def aiokafka_security(security: Security) -> dict[str, Any]:
 
 
 class KafkaTrouble(Exception):
-    """Kafka did not do what was wanted, or did not say so in time; it may have done it."""
+    """Kafka failed or timed out; it may have done what was requested."""
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """The two topics, as they are in Kafka. The ids of a topic and of the cluster show whether they were made anew."""
+    """The two topics in Kafka. The topic id and cluster id reveal recreated ones."""
 
     commands: str
     events: str
@@ -62,42 +62,40 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """What the engine needs of Kafka. Everything raises KafkaTrouble."""
+    """The engine's port to Kafka. Everything raises KafkaTrouble."""
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        """Append records to a partition of the events topic, in order and with nothing of ours in between.
+        """Append records to a partition of the events topic, in order and contiguously.
 
-        The future gets the offset of the first, once all are acknowledged by all in-sync replicas; -1 where they did
-        not come to lie one after another.
+        The future gets the offset of the first one after all in-sync replicas have acknowledged all; -1 if they are not
+        contiguous.
         """
         ...
 
     def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """The records of the events topic at offsets from `start` up to but not including `end`, in portions."""
+        """The records of the events topic in [start, end), in batches."""
         ...
 
     async def events_range(self, partition: int) -> tuple[int, int]:
-        """The offset of the first record that the events partition has, and of the next one that it will have."""
+        """The offsets of the first and the next record of the events partition."""
         ...
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
-        """The offset of the first command that is there, and of the next one that will be."""
+        """The offsets of the first and the next command."""
         ...
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Put a command; the future gets its offset."""
+        """Append a command; the future gets its offset."""
         ...
 
-    async def close(self) -> None:
-        """Let go of the connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Stop a client of aiokafka; without Kafka it takes some seconds. Raises nothing of its own.
+    """Stop an aiokafka client, which takes some seconds without Kafka. Raises nothing.
 
-    `stop` alone waits for brokers that are gone. While a fetch is in back-off it raises CancelledError, as if its
-    caller was cancelled, and leaves its connections open.
+    `stop` alone waits for brokers that are gone. During a fetch back-off it raises CancelledError, as if its caller was
+    cancelled, and leaves its connections open.
     """
     connections = client.client if isinstance(client, AIOKafkaProducer) else client._client
     for close in (client.stop, connections.close):
@@ -110,7 +108,7 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 
 class KafkaTransport:
-    """A `Transport` over aiokafka, open until its first trouble; the engine then makes another."""
+    """A `Transport` over aiokafka, usable until its first error; the engine then makes another."""
 
     def __init__(self, bootstrap: str, topics: Topics, security: Security = NO_SECURITY) -> None:
         self._bootstrap = bootstrap
@@ -125,7 +123,7 @@ class KafkaTransport:
         return asyncio.ensure_future(self._append(partition, values))
 
     async def _append(self, partition: int, values: Sequence[bytes]) -> int:
-        """Batch after batch, each when the one before is acknowledged: one that expires must not be overtaken."""
+        """Append batch after batch, each after the previous acknowledgement, so that none overtakes an expired one."""
         first = expected = -1
         try:
             producer = await self._opened_producer()
@@ -147,7 +145,6 @@ class KafkaTransport:
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """As `Transport` has it."""
         async with self._reading:
             try:
                 reader = await self._opened_reader()

@@ -24,13 +24,12 @@ from controller.stream.worker.engine import Engine, Lost
 from controller.stream.worker.partition_decider import Sourced
 
 RETRY_S = 1.0
-"""How long to wait before partitions that were lost are claimed anew: for Kafka to come back, or for the group to
-assign them to somebody else."""
+"""Wait before lost partitions are claimed again: for Kafka, or for the group to assign them elsewhere."""
 COMMANDS_PER_BATCH_MAX = 500  # one commit; the loop serves others in between
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The consumer group that shares the partitions of the commands topic out to workers."""
+    """The consumer group that assigns the partitions of the commands topic to workers."""
 
     bootstrap: str
     group_id: str
@@ -41,26 +40,26 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def heartbeat_ms(self) -> int:
-        """How often a worker says that it lives: several times in a session, so that one may be missed."""
+        """Several heartbeats a session, so that one may be missed."""
         return max(100, self.session_timeout_ms // 6)
 
 
 class DriverEnded(Exception):
-    """What feeds commands has given up; the worker is to be started again."""
+    """The driver has given up; the worker must be restarted."""
 
 
 class Driver(Protocol):
-    """Runs an engine. What `run` raises ends the process: to go on could lose a command."""
+    """Runs an engine. An exception of `run` must end the process: going on could lose a command."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Join the group, and feed the engine until `stopping` is set; then leave the group in order.
+        """Join the group, and feed the engine until `stopping` is set; then leave the group.
 
         `on_claimed` is called each time when all assigned partitions are claimed.
         """
         ...
 
     def claim_anew(self) -> None:
-        """The partitions are to be claimed anew: commands that the worker itself put were not taken."""
+        """Claim the partitions again, because Kafka rejected the worker's own commands."""
         ...
 
 
@@ -68,27 +67,26 @@ FETCH_WAIT_MS = 100  # so long Kafka holds a fetch that finds nothing
 POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS_MAX = 3_600_000
-"""A rebuild from nothing, or a slow policy, may hold up polling; that the process lives, its heartbeats show."""
+"""A rebuild, or a slow policy, may delay polling; heartbeats show that the process lives."""
 COMMIT_EVERY_S = 1.0  # offsets in Kafka are only for people: the events are the truth
 
 
 class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Drives deciders with a plain Kafka consumer; implements `driver.Driver`."""
+    """Implements `Driver` with an aiokafka consumer."""
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine
         self._group = group
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._shared_out = asyncio.Event()
-        """Whether the group has assigned what is ours, rather than being about to."""
+        """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
-        """Counts assignments and revocations: a claim is for one of them."""
+        """Counts assignments and revocations; a claim is valid for one of them."""
         self._claimed = -1
         self._committed_at = 0.0
         self._commit: asyncio.Task[None] | None = None
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Run until `stopping` is set."""
         group = self._group
         consumer = self._consumer = AIOKafkaConsumer(
             group_id=group.group_id,
@@ -124,20 +122,17 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await close_client(consumer)
 
     def claim_anew(self) -> None:
-        """What was claimed has to be claimed again."""
         self._claimed = -1
 
     # --- called by the group
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """The group is about to share out anew."""
         self._assigned = frozenset()
         self._assignment += 1
         self._shared_out.clear()
         await self._engine.revoke()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """These are ours from now on; nothing is read before they are claimed."""
         for each in assigned:
             self._consumer.pause(each)
             self._consumer.seek(each, 0)
@@ -163,7 +158,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             on_claimed()
 
     async def _wait_for_share(self) -> None:
-        """A moment, or until the group assigns what is ours. Raises what keeps the worker from joining it."""
+        """Wait for an assignment, for a short time. Raises what prevents joining the group."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._shared_out.wait(), POLL_MS / 1000)
         await self._consumer.getmany(timeout_ms=0)

@@ -41,10 +41,9 @@ class FaustDriver:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._revocations = 0
         self._lost = asyncio.Event()
-        """Set while partitions that the group has given us have to be claimed anew."""
+        """Set while assigned partitions must be claimed again."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Run until `stopping` is set."""
         self._on_claimed = on_claimed
         app = self._app = self._make_app()
         working = [asyncio.create_task(each) for each in (self._drain(), self._claim_what_was_lost())]
@@ -62,7 +61,6 @@ class FaustDriver:
         await app.stop()
 
     def claim_anew(self) -> None:
-        """What was claimed has to be claimed again."""
         self._lost.set()
 
     def _make_app(self) -> Any:
@@ -118,7 +116,7 @@ class FaustDriver:
         await self._engine.revoke()
 
     async def _complete(self, app: Any, **_: Any) -> None:
-        """The group has shared out: claim, before Faust seeks and lets messages flow."""
+        """After a rebalance: claim, before Faust seeks and lets messages flow."""
         app.consumer.hold()
         try:
             if await self._engine.claim(self._assigned(), self._still()):
@@ -137,7 +135,7 @@ class FaustDriver:
         return lambda: bool(app.consumer_generation_id == generation and self._revocations == revocations)
 
     async def _crashed(self, app: Any) -> None:
-        """Faust ends itself where it cannot go on, and does not say so."""
+        """Faust stops itself after a fatal error, without raising."""
         self._fail(DriverEnded(f"Faust has crashed: {await crash_of(app)!r}"))
 
     async def _feed(self, stream: Any) -> None:
@@ -158,7 +156,7 @@ class FaustDriver:
             self._fail(error)
 
     async def _claim_again(self) -> None:
-        """What a rebalance makes void that begins meanwhile, is claimed when that is complete."""
+        """Claim again. A rebalance in between invalidates the claim, and its completion makes a new one."""
         consumer, still = self._app.consumer, self._still()
         consumer.hold()
         try:
@@ -188,8 +186,8 @@ class FaustDriver:
             self._fail(error)
 
     def _is_current(self, message: Any) -> bool:
-        """Whether a message was fetched after the last seek, under the assignment that is in force: an older one would
-        look like a gap."""
+        """True if a message was fetched after the last seek, under the current assignment: an older one would look like
+        a gap."""
         app = self._app
         return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
 
@@ -207,7 +205,7 @@ class FaustDriver:
 
 
 def _credentials(security: Security) -> Any:
-    """An identity in Faust's words; None where none is needed. Raises BadCredentials."""
+    """Faust's credentials; None without any. Raises BadCredentials."""
     context = security.context()
     if security.mechanism:
         name, password = security.properties["sasl.username"], security.properties["sasl.password"]

@@ -43,22 +43,22 @@ from events.logs.log import LogCorrupted
 from events.names import RequestId
 
 DELIVERIES_MAX = 3
-"""So often a command may fail to come, with later ones coming, before it is held to be gone."""
+"""Failed deliveries of a command, while later ones arrive, before it counts as deleted."""
 
 Still = Callable[[], bool]
-"""Whether the assignment that a claim is made for is still in force."""
+"""True while the assignment of a claim is valid."""
 
 
 class Lost(Exception):
-    """The partitions are not ours for the moment, and no memory of them is kept: claim them anew, a little later."""
+    """The partitions are lost, and their state is dropped: claim them again, a little later."""
 
 
 class CommandsMissing(LogCorrupted):
-    """Commands that were never decided are gone."""
+    """Undecided commands were deleted."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who writes: `writer` is unique to the process; the settings are those that decisions depend on."""
+    """The writer, unique to the process, its release, and the settings that decisions depend on."""
 
     writer: str
     release: str
@@ -66,27 +66,27 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What is done beside deciding for as long as a partition is owned: deadlines, brokers, reviews."""
+    """The tasks of a partition's owner besides deciding: deadlines, brokers, reviews."""
 
     def begin(self, partition: PartitionState) -> None:
-        """The partition is ours; its state is that of the log."""
+        """The partition is claimed; its state is that of the log."""
         ...
 
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """What brokers say of events the moment that they are in Kafka: it is decided with them, in one record."""
+        """Commands that brokers submit synchronously about events: decided with them, in one record."""
         ...
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        """Records of the partition are in Kafka, and committed; there may be none."""
+        """Records of the partition are in Kafka and committed; there may be none."""
         ...
 
     async def end(self, partition: int) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer owned."""
         ...
 
 
 class Watcher(Protocol):
-    """What the engine reports to: for log lines and figures."""
+    """Receives the engine's reports, for log lines and metrics."""
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
@@ -96,9 +96,9 @@ class Watcher(Protocol):
 
 
 class Engine:
-    """The partitions that this process owns, and their commands' way through the machine.
+    """The claimed partitions, and the path of their commands through the machine.
 
-    `cluster_of` gives the cluster that carries out what is decided in a partition, None where there is none.
+    `cluster_of` returns the target cluster of a partition, None without one.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Engine:
         memory: Memory = MEMORY,
     ) -> None:
         self.active: set[int] = set()
-        """The partitions that are claimed and whose commands are taken."""
+        """The claimed partitions whose commands are accepted."""
         self.data = data
         self._topics = topics
         self._identity = identity
@@ -135,12 +135,12 @@ class Engine:
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
         self._undelivered: dict[int, tuple[int, int]] = {}
-        """The command that did not come last in a partition, and how often."""
+        """The last undelivered command of a partition, and how often it was missing."""
         self._lock = asyncio.Lock()
 
     @property
     def transport(self) -> Transport:
-        """The connection to Kafka, until its next trouble."""
+        """The connection to Kafka, until its next error."""
         if self._transport is None:
             self._transport = self._connect()
         return self._transport
@@ -152,9 +152,9 @@ class Engine:
     # --- ownership
 
     async def claim(self, partitions: Collection[int], still: Still) -> bool:
-        """Take partitions over, and give up all others; False, and nothing is active, if `still` says no meanwhile.
+        """Claim partitions and give up all others. Returns False, with none active, if `still` becomes false.
 
-        Raises Lost; and LogError, RecordError, EventDecodeError for what ends the process.
+        Raises Lost; and LogError, RecordError, EventDecodeError, which must end the process.
         """
         async with self._lock:
             await self._deactivate()
@@ -175,12 +175,12 @@ class Engine:
             return True
 
     async def revoke(self) -> None:
-        """Stop taking commands. The batch in hand is decided and acknowledged first."""
+        """Stop accepting commands, after the current batch is acknowledged."""
         async with self._lock:
             await self._deactivate()
 
     async def close(self) -> None:
-        """Let go of everything. Nothing but the cache is kept, and that is always a prefix of the log."""
+        """Close everything. Only the caches remain, which are always a prefix of the log."""
         async with self._lock:
             await self._let_go(None)
 
@@ -201,7 +201,7 @@ class Engine:
             self._watcher.lost(why)
 
     async def _take_over(self, partition: int, still: Still) -> bool:
-        """Fence the partition and bring its state up to that; False if `still` says no before it is done."""
+        """Fence the partition and read up to the fence; False if `still` becomes false."""
         started = self._clock()
         first, end = await self.transport.events_range(partition)
         state = self._states.get(partition)
@@ -254,7 +254,7 @@ class Engine:
         return Fence(fold.epoch + 1, writer, identity.release, EVENT_VERSION, events, fold.next_source)
 
     async def _read(self, state: PartitionState, end: int, still: Still) -> bool:
-        """Fold the events partition up to `end`; False if `still` says no before that is done."""
+        """Read the events partition up to `end`; False if `still` becomes false."""
         start = state.fold.kafka_offset
         if start < end:
             async with aclosing(self.transport.read(state.partition, start, end)) as portions:
@@ -268,7 +268,7 @@ class Engine:
         return still()
 
     async def _check_commands(self, state: PartitionState) -> None:
-        """The next command must be there, or be the next that will be."""
+        """Raise CommandsMissing unless the next command exists, or is the next to be appended."""
         following = state.fold.next_source
         begin, end = await self.transport.commands_range(state.partition)
         where = f"commands partition {state.partition}"
@@ -286,7 +286,7 @@ class Engine:
     # --- deciding
 
     async def handle(self, commands: Sequence[Sourced]) -> None:
-        """Decide commands of partitions that are active; others, and those decided before, are dropped.
+        """Decide commands of active partitions; others, and decided ones, are dropped.
 
         Returns when all is acknowledged and committed. Raises Lost, CommandsMissing, CommandFromNewerVersion,
         PolicyRunnerClosed.
@@ -332,7 +332,7 @@ class Engine:
         return await decider.decide_all(fresh)
 
     async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
-        """A driver has passed a command over. Raises KafkaTrouble if it is still there, so that it is fetched again."""
+        """A driver skipped a command. Raises KafkaTrouble if it still exists, so that it is fetched again."""
         what = f"commands partition {partition}: command {expected} was to come, and {came} came"
         begin, _ = await self.transport.commands_range(partition)
         if expected < begin:
@@ -347,9 +347,9 @@ class Engine:
         raise KafkaTrouble(what)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
-        """Somebody else wrote where our records were to lie: find out by reading whether ours count all the same.
+        """Another writer's records are at the expected offset: read whether ours count all the same.
 
-        They do while the others' do not: a worker that was replaced may go on for a while before it notices.
+        They do if the others do not: a replaced worker may go on for a while before it notices.
         """
         partition, epoch, found = state.partition, state.fold.epoch, 0
         _, end = await self.transport.events_range(partition)
@@ -368,10 +368,10 @@ class Engine:
 
 
 def _by_partition(commands: Sequence[Sourced]) -> dict[int, list[Sourced]]:
-    """The commands of each partition, in their order, together: a partition has one append on its way at a time.
+    """The commands of each partition, in order, together: a partition has one append in flight.
 
-    With two, the first could fail and the second arrive: decisions would stand in the topic that rest on others that
-    do not, and the partition could not be read any further.
+    With two, the first could fail and the second arrive. The topic would then hold decisions based on missing ones, and
+    the partition would be unreadable.
     """
     groups: dict[int, list[Sourced]] = {}
     for sourced in commands:

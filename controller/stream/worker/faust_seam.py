@@ -34,9 +34,9 @@ from controller.stream.log.transport import close_client
 
 FETCH_WAIT_MS = 100
 FETCH_TIMEOUT_S = 0.25
-"""How long one fetch may wait: a rebalance waits for it."""
+"""The limit of a fetch: a rebalance waits for it."""
 IDLE_S = 0.05
-"""How soon to look again where no partition is to be fetched from: all are full, or none is assigned."""
+"""Wait when there is no partition to fetch from: all are full, or none is assigned."""
 COMMIT_TIMEOUT_S = 3.0  # a commit that hangs must not keep a rebalance
 
 Positions = Callable[[], Mapping[int, int]]
@@ -44,7 +44,7 @@ Positions = Callable[[], Mapping[int, int]]
 
 
 class PrivatePart(NamedTuple):
-    """What we rest on beneath Faust's surface: a method, or an attribute of its objects."""
+    """An internal method or attribute of Faust."""
 
     of: type
     name: str
@@ -62,7 +62,7 @@ OVERRIDDEN = (
     PrivatePart(_THREAD, "_commit", "a commit that fails does not crash the worker"),
     PrivatePart(_THREAD, "on_thread_stop", "closes aiokafka's consumer also without Kafka"),
 )
-"""Methods that ours stand for: what Faust's do has to be done here."""
+"""Methods that we override: ours must do what Faust's do."""
 
 USED = (
     PrivatePart(_CONSUMER, "_get_active_partitions", "what is to be fetched"),
@@ -81,7 +81,7 @@ USED = (
     PrivatePart(Service, "_crashed", "set when Faust has ended itself, which it reports to nobody"),
     PrivatePart(Service, "crash_reason", "why it did"),
 )
-"""Methods that are called, and attributes that are read or set."""
+"""Methods that we call, and attributes that we read or set."""
 
 RESTED_ON = (
     PrivatePart(_CONSUMER, "_drain_messages", "calls getmany; drops what _read_offset says; gives up when flow stops"),
@@ -94,13 +94,13 @@ RESTED_ON = (
     PrivatePart(App, "_on_partitions_revoked", "stops the flow and clears the agents' queues before a rebalance"),
     PrivatePart(Service, "crash", "sets _crashed and crash_reason"),
 )
-"""Methods that we leave alone, and that have to go on doing what they do."""
+"""Methods that we do not touch, whose behaviour we depend on."""
 
 PRIVATE_PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
 
 
 class FetchedMessage(ConsumerMessage):
-    """A message that says how many seeks there had been when it was fetched."""
+    """A message with the number of seeks before its fetch."""
 
     __slots__ = ("seek",)
 
@@ -108,7 +108,7 @@ class FetchedMessage(ConsumerMessage):
 
 
 class _NothingRead(dict[Any, Any]):
-    """Stands for the offsets that were read last, and knows none."""
+    """Replaces the offsets that were read last, and stores none."""
 
     def __missing__(self, key: Any) -> None:
         return None
@@ -139,12 +139,12 @@ class _Thread(transport.AIOKafkaConsumerThread):
 
 
 class FaustConsumer(transport.Consumer):
-    """The consumer of a worker."""
+    """A worker's consumer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.seeks = 0
-        """How many there have been: what was fetched before the last is old."""
+        """The number of seeks; messages fetched before the last one are outdated."""
         self._fetching_or_seeking = asyncio.Lock()
         self._read_offset = _NothingRead()
 
@@ -152,7 +152,7 @@ class FaustConsumer(transport.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[Any, Any]]:
-        """Fetch once, and hand on what came for as long as it is wanted."""
+        """Fetch once, and yield the messages while they are wanted."""
         while not self.flow_active and not self.should_stop:
             await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust itself calls it
         records, seek = await self._fetched()
@@ -170,7 +170,7 @@ class FaustConsumer(transport.Consumer):
             return records, self.seeks
 
     def _message(self, tp: Any, record: Any, seek: int) -> FetchedMessage:
-        """The same message as Faust's, and after which seek it was fetched."""
+        """Faust's message, with the number of seeks before its fetch."""
         message = FetchedMessage(
             record.topic,
             record.partition,
@@ -190,21 +190,20 @@ class FaustConsumer(transport.Consumer):
         return message
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Faust's own look for what stands still, which fails while the group shares out; our metrics show it."""
+        """Disable Faust's check for stalled partitions, which fails during a rebalance; our metrics show these."""
 
     def hold(self) -> None:
-        """Let nothing through until the next `go_on`, or until Faust lets messages flow after a rebalance."""
+        """Suspend the flow until `go_on`, or until Faust resumes it after a rebalance."""
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
 
     def go_on(self) -> None:
-        """Let messages through again."""
         self.app.flow_control.resume()
         self.resume_flow()
 
     async def perform_seek(self) -> None:
-        """Seek to where the events prove, rather than to the committed offsets."""
+        """Seek to the offsets that the events prove, not to the committed ones."""
         assert isinstance(self.transport, FaustTransport), "made by it"
         async with self._fetching_or_seeking:
             self.seeks += 1
@@ -221,14 +220,14 @@ class FaustConsumer(transport.Consumer):
 
 
 class FaustTransport(transport.Transport):
-    """Faust's transport with that consumer."""
+    """Faust's transport with this consumer."""
 
     Consumer = FaustConsumer
     positions: Positions
 
 
 async def crash_of(app: Any) -> BaseException:
-    """Why Faust has ended itself, as soon as it has."""
+    """Wait until Faust has stopped itself, and return why."""
     await app._crashed.wait()
     reason: BaseException = app.crash_reason
     return reason

@@ -49,7 +49,7 @@ from projections.store.store import TopicStore
 
 
 class PartitionHistory:
-    """Keeps the history of one partition for as long as it is owned."""
+    """Archives one partition while it is owned."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PartitionHistory:
         fail: Callable[[BaseException], None],
         kept_events: int = RECENT_EVENTS,
     ) -> None:
-        """`boot` is the process's own, `where` says to people which it is."""
+        """`boot` is unique to the process, `where` is for display."""
         self._partition, self._place = partition, place
         self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
@@ -75,7 +75,6 @@ class PartitionHistory:
         self._beside = Background(fail)
 
     def begin(self) -> None:
-        """Go on where the archive is."""
         self._snapshots.reached()
         self._beside.begin(self._archiving.run())
 
@@ -84,13 +83,12 @@ class PartitionHistory:
         self._snapshots.reached()
 
     async def end(self) -> None:
-        """The partition is not ours any more."""
         self._snapshots.close()
         await self._beside.stop()
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is archived now; None when all is well."""
+        """Why nothing is archived; None if all is well."""
         return self._archiving.trouble
 
     def _next_base(self, rest: Callable[[], None]) -> Callable[[], None] | None:
@@ -102,7 +100,7 @@ class PartitionHistory:
         return lambda: self._put(base, pairs, rest)
 
     def _put(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
-        """Put a base, unless there is one that holds as few events: who owned the partition before has put it."""
+        """Store a base, unless the previous owner stored one with as few events."""
         with closing(pairs):  # type: ignore[type-var]
             newest = next(bases(self._place, base.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
@@ -123,21 +121,21 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     transport: Callable[[], Transport]
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
-    """An id that no other request has; the text says where it comes from."""
+    """A unique request id; the text names its origin."""
     make_fleet: MakeFleet
     on_trouble: Callable[[str], None]
-    """Kafka did not take commands: the partitions are to be claimed anew."""
+    """Kafka rejected commands: the partitions must be claimed again."""
     on_failure: Callable[[BaseException], None]
-    """A bug: the process is to end."""
+    """A bug: the process must end."""
     history: Callable[[PartitionState], PartitionHistory] | None = None
-    """Keeps the history of a partition; None where it is not archived."""
+    """Archives a partition; None without an archive."""
     signer: HeadSigner | None = None
-    """Signs the heads of partitions; None without a key."""
+    """Signs tree heads; None without a key."""
     signing_interval_s: float = 600.0
 
 
 class PartitionSink:
-    """A `CommandSink` over one partition: what is observed becomes a command of its topic."""
+    """A `CommandSink` over one partition: observations become commands of its topic."""
 
     def __init__(self, around: Surroundings, partition: PartitionState) -> None:
         self.partition = partition.partition
@@ -151,7 +149,7 @@ class PartitionSink:
         self._stamps = Stamps("", around.clock_ms, partition.last_ms)
         self._wake = asyncio.Event()
         self._step = asyncio.Event()
-        """Set, and another in its place, when commands are put or decided."""
+        """Set and replaced whenever commands are submitted or decided."""
         background = Background(around.on_failure)
         self.background, self.stop = background.begin, background.stop
         self.reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
@@ -159,37 +157,36 @@ class PartitionSink:
 
     @property
     def last_offset(self) -> Offset:
-        """The number of the newest event of the partition, -1 if there is none."""
+        """The number of the partition's newest event, -1 without one."""
         return Offset(self._state.log.durable_offset - 1)
 
     def has_waiting_topics(self) -> bool:
-        """Whether a topic of the partition is not complete yet."""
+        """True if a topic of the partition is incomplete."""
         return bool(self._state.state.waiting)
 
     def is_settled(self) -> bool:
-        """Whether every topic has been looked at since the last broker came or went."""
+        """True if every topic was reviewed since the last broker change."""
         return self.reviews.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
-        """The time to stamp on a command: not before the newest event of the partition."""
+        """The time for a command: not earlier than the partition's newest event."""
         return self._stamps.now_ms(max(self._state.last_ms, at_least_ms))
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """An id that no other request has."""
         return self._around.new_request_id(origin)
 
     def owns(self, topic: str) -> bool:
-        """Whether a topic of this name is decided in the partition."""
+        """True if the partition decides a topic of this name."""
         return partition_of(shard_key(topic), self._around.partitions) == self.partition
 
     def observe(self, command: AnyCommand) -> None:
-        """Put a command to the partition."""
+        """Submit a command to the partition."""
         self._outbox.append(command)
         self._observed += 1
         self._wake.set()
 
     async def decided(self) -> None:
-        """Wait until all that was observed so far is decided, in this partition."""
+        """Wait until all commands submitted so far are decided."""
         observed = self._observed
         while self._put < observed:
             await self._step.wait()
@@ -232,7 +229,7 @@ class PartitionSink:
 
 
 class _Duties:
-    """What is done for one owned partition."""
+    """The tasks of one owned partition."""
 
     def __init__(self, around: Surroundings, partition: PartitionState) -> None:
         self.sink = PartitionSink(around, partition)
@@ -275,43 +272,39 @@ class PartitionDuties:
         self._duties: dict[int, _Duties] = {}
 
     def begin(self, partition: PartitionState) -> None:
-        """Watch over a partition."""
         self._duties[partition.partition] = _Duties(self._around, partition)
 
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """What the brokers of the partition say at once."""
         return self._duties[partition.partition].fleet.at_once(records)
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        """The partition was decided further."""
         self._duties[partition.partition].learn(records)
 
     async def end(self, partition: int) -> None:
-        """Watch over it no longer."""
         duties = self._duties.pop(partition, None)
         if duties is not None:
             await duties.end()
 
     def cluster_of(self, partition: int) -> Clears | None:
-        """The cluster that has a say in decisions of a partition, None where there is none."""
+        """The target cluster of a partition, None without one."""
         duties = self._duties.get(partition)
         fleet = duties.fleet if duties is not None else None
         return fleet if isinstance(fleet, PartitionCluster) else None
 
     @property
     def trouble(self) -> str | None:
-        """Why what is decided cannot be carried out now; None when it can, or is not by a cluster."""
+        """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
         fleets = [duties.fleet for duties in self._duties.values()]
         troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
         return troubles[0] if troubles else None
 
     @property
     def not_archived(self) -> int:
-        """How many partitions cannot be archived now."""
+        """The number of partitions that cannot be archived."""
         histories = [duties.history for duties in self._duties.values()]
         return sum(1 for history in histories if history is not None and history.trouble)
 
     @property
     def deadlines(self) -> int:
-        """How many deadlines are watched."""
+        """The number of pending deadlines."""
         return sum(len(duties.deadlines) for duties in self._duties.values())

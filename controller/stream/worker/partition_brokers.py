@@ -36,7 +36,7 @@ from events.names import CLUSTER_SHARD, BrokerId, Offset, ShardKey, TopicName, s
 
 
 class PartitionBrokers(SimulatedFleet):
-    """Brokers 1 to `count`, and whichever others the partition knows. None of them has a delay."""
+    """Brokers 1 to `count`, and all others in the partition, without a delay."""
 
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
@@ -44,13 +44,13 @@ class PartitionBrokers(SimulatedFleet):
         self._partition = partition
 
     def start(self, controller: CommandSink) -> None:
-        """Register the brokers that the partition does not know, and report anew what the others did."""
+        """Register the missing brokers, and report for the others again."""
         self._controller = controller
         self._loop = asyncio.get_running_loop()
         self.resume()
 
     def resume(self) -> None:
-        """Report everything anew."""
+        """Report everything again."""
         known = self._controller.store.durable_cluster.brokers
         halfway = self._registered_last()
         for broker_id, registered in known.items():
@@ -64,7 +64,7 @@ class PartitionBrokers(SimulatedFleet):
         self._sweep()
 
     def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """Those that are live, as the events have left them, have applied a topic that was created."""
+        """The live brokers, as of these events, have applied a created topic."""
         if not any(type(record.event) is TopicCreated for record in records):
             return ()
         stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
@@ -72,7 +72,7 @@ class PartitionBrokers(SimulatedFleet):
         return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
 
     def learn(self, records: Sequence[Recorded]) -> None:
-        """Follow who runs, then apply and report as brokers do."""
+        """Update which brokers run, then apply and report."""
         for record in records:
             match record.event:
                 case BrokerRegistered(broker_id=broker_id, rack=rack):
@@ -91,9 +91,10 @@ class PartitionBrokers(SimulatedFleet):
         return self.brokers.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
 
     def _registered_last(self) -> set[BrokerId]:
-        """The brokers that registered and were not heard of again: their owner died before they were live.
+        """The brokers that registered and were never unfenced: their owner died in between.
 
-        The archive is not looked into, which may be away: what is there is tens of thousands of events old."""
+        The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
+        """
         halfway, log = set[BrokerId](), self._partition.log
         for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
             event = decode_event(offset, log.read_one(offset)).event
@@ -105,13 +106,13 @@ class PartitionBrokers(SimulatedFleet):
 
 
 CLEAR_S_MIN, CLEAR_S_MAX = 5.0, 30.0
-"""How long the cluster may take for its word on commands: as long as the most patient client waits, between these. The
-partition's other commands wait behind them."""
+"""Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
+wait behind it."""
 NO_WORD = "The cluster that carries decisions out has not answered in time: nothing was decided."
 
 
 class PartitionCluster(ClusterFleet):
-    """The cluster for one of `partitions` partitions; topics in `hidden` are not looked at."""
+    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class PartitionCluster(ClusterFleet):
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
     async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
-        """What the cluster says of commands that are about to be decided, in order, or that it said nothing in time."""
+        """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
         try:
             async with asyncio.timeout(clear_within_s([one.command for one in planned])):
                 return await super().clear(planned)
@@ -145,7 +146,7 @@ class PartitionCluster(ClusterFleet):
 
 
 def clear_within_s(commands: Iterable[TopicCommand]) -> float:
-    """How long the cluster may take for its word on these commands."""
+    """The time limit for these commands."""
     waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
     return min(CLEAR_S_MAX, max(CLEAR_S_MIN, *waits_s, 0.0))
 
@@ -153,7 +154,7 @@ def clear_within_s(commands: Iterable[TopicCommand]) -> float:
 def partition_clusters(
     cluster: ReachedCluster, topics: Topics, settings: ServeSettings
 ) -> Callable[[PartitionState], PartitionCluster]:
-    """A cluster as the fleet of each partition. Where it is the one that holds the log, the log's topics are hidden."""
+    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
     is_same = cluster.cluster_id == topics.cluster_id
     hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
     times, log = watch_times(settings), structlog.get_logger("topicwright")

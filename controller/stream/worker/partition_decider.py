@@ -40,14 +40,14 @@ from events.logs.log import LogError
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 _OF_CLIENTS = (TopicCommand, ClusterCommand)
 _ROOM_BYTES = 1 << 16
-"""What a record takes beside its events and answers, and room to spare."""
+"""Space in a record besides its events and answers."""
 
 
 AtOnce = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
-    """A record of the commands topic, as a driver delivers it."""
+    """A record of the commands topic."""
 
     partition: int
     offset: int
@@ -55,7 +55,7 @@ class Sourced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A command that was passed over, and why; `error` where deciding on it raised."""
+    """A skipped command and why; `error` if deciding raised."""
 
     partition: int
     offset: int
@@ -64,7 +64,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Copy(msgspec.Struct, frozen=True, gc=False):
-    """A command that was passed over because it was decided before."""
+    """A skipped duplicate of a decided command."""
 
     partition: int
     offset: int
@@ -74,7 +74,7 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionBatch(msgspec.Struct):
-    """What became of the commands of one partition: the bytes to append, one record a command, and what they say."""
+    """The result for the commands of one partition: the records to append, one a command, and their contents."""
 
     values: list[bytes] = []
     records: list[Recorded] = []
@@ -83,8 +83,11 @@ class PartitionBatch(msgspec.Struct):
 
 
 class PartitionDecider:
-    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `at_once` gives
-    what brokers say of a command's events the moment that they are in the log: that is in the command's record, too."""
+    """Decides the commands of one partition on its state.
+
+    `judge` and `cluster` approve some of them. `at_once` returns what brokers submit synchronously about a command's
+    events; it is decided in the command's record.
+    """
 
     def __init__(
         self,
@@ -135,7 +138,7 @@ class PartitionDecider:
         return command
 
     def _decide(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand) -> TopicCommand | None:
-        """Decide a command; returns it undecided where others have a say in it that they were not asked for."""
+        """Decide a command; returns it if it still needs approval."""
         partition = self._partition
         command = _stamped(command, partition.last_ms)
         decision = _decision(partition.state, command, sourced)
@@ -164,8 +167,8 @@ class PartitionDecider:
     def _decided_singly(
         self, batch: PartitionBatch, sourced: Sourced, command: ReviewTopics | BalanceLeaders
     ) -> Decision:
-        """What can be decided of topics of which one raises: no topic's decision looks at another's, and one must not
-        keep the others without leaders."""
+        """Decide topic by topic after one of them raised: decisions are independent, and one topic must not keep the
+        others without leaders."""
         decided = Decision()
         for topic in command.topics:
             one = _decision(self._partition.state, replace(command, topics=(topic,)), sourced)
@@ -176,7 +179,7 @@ class PartitionDecider:
         return decided
 
     def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
-        """Bring the state past a decision; why that cannot be, where it cannot."""
+        """Apply a decision; returns why it cannot be applied, if so."""
         partition = self._partition
         try:
             cause, values = _encoded(command, decision)
@@ -199,7 +202,7 @@ class PartitionDecider:
     def _decided_with_it(
         self, batch: PartitionBatch, sourced: Sourced, said: AnyCommand, decision: Decision, values: tuple[bytes, ...]
     ) -> tuple[Decision, tuple[bytes, ...]]:
-        """The decision on a command, with that on what brokers said of it. Where that raises, they say it once more."""
+        """The decision extended by that on a broker's command. If that raises, the brokers report again."""
         try:
             more = decide(self._partition.state, said)
             cause, their_values = _encoded(said, more)
@@ -230,8 +233,7 @@ class PartitionDecider:
     # --- those who have a say
 
     async def _consulted_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
-        """Those commands that would need somebody's word if they were decided now, with it, by the identity of the
-        command."""
+        """The commands that need approval now, with the verdicts, by the identity of the command."""
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
@@ -262,7 +264,7 @@ class PartitionDecider:
 
 
 def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand]]:
-    """The commands in groups in which no topic is there twice: they are shown topic by topic."""
+    """The commands in groups without repeated topics: approval works topic by topic."""
     groups: list[dict[str, TopicCommand]] = []
     for command in commands:
         free = next((group for group in groups if command.topic not in group), None)
@@ -274,7 +276,7 @@ def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand
 
 
 def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision | Fault:
-    """What `decide` says; what it raises is a bug, which must not stop the partition for good."""
+    """The decision. An exception is a bug, which must not stop the partition for good."""
     try:
         return decide(state, command)
     except Exception as error:
@@ -304,5 +306,5 @@ def _needs_a_word(state: State, command: TopicCommand) -> bool:
 
 
 def _stamped(command: AnyCommand, last_ms: int) -> AnyCommand:
-    """The command as of now: gateways' clocks differ, and the time of a partition never goes back."""
+    """The command at a time not before the partition's: gateways' clocks differ."""
     return command if command.at_ms >= last_ms else replace(command, at_ms=last_ms)

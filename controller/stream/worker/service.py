@@ -47,14 +47,14 @@ from controller.stream.worker.status import WorkerStatus
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
-"""How long a worker that is to stop may take to decide what it has in hand and to leave the group. Without Kafka
-neither ends; to go without is to be found missing when the session is over, like a worker that was killed."""
+"""Limit for a stopping worker to finish its batch and leave the group. Without Kafka neither ends; then it exits like a
+killed worker, and its session expires."""
 
 MakeDriver = Callable[[Engine, Group], Driver]
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line and the settings say of a `worker`."""
+    """The options of `worker`."""
 
     bootstrap: str
     http: Address
@@ -62,22 +62,21 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     settings: ServeSettings
     make_driver: MakeDriver
     make_fleet: MakeFleet | None = None
-    """The brokers of a partition; None where a Kafka cluster carries decisions out."""
+    """The brokers of a partition; None with a target cluster."""
     cluster: str = ""
-    """Where to find that cluster (HOST:PORT[,…]); empty for the one that holds the log."""
+    """The target cluster (HOST:PORT[,…]); empty for the Kafka that holds the log."""
     release: str = RELEASE
     security: Security = NO_SECURITY
-    """Who we are at the Kafka that holds the log."""
+    """The credentials for the Kafka that holds the log."""
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's properties for reaching that Kafka."""
+        """librdkafka's properties for that Kafka."""
         return {**self.security.properties, "bootstrap.servers": self.bootstrap}
 
 
 class Worker:
-    """Puts the parts of one `worker` together, and ends them in order. Made with its folder held: raises FolderHeld,
-    PolicyLoadError and SettingsError."""
+    """The parts of one `worker` process. Locks the folder. Raises FolderHeld, PolicyLoadError and SettingsError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
@@ -105,19 +104,19 @@ class Worker:
         self._claimed_once = asyncio.Event()
 
     async def listen(self) -> None:
-        """Answer over HTTP from now on. Raises OSError where the address cannot be had."""
+        """Serve HTTP from now on. Raises OSError for an unavailable address."""
         host, port = self.options.http.host, self.options.http.port
         self._address = Address(host, await self._http.start(self._app, host, port))
 
     @property
     def ready_line(self) -> str:
-        """What is printed once commands are decided."""
+        """The line to print once commands are decided."""
         ready, at = f"ready http={self._address}", self._address
         is_seen = is_open(self.options.http.host)
         return f"{ready}\nwarning: nobody logs in to HTTP: whoever reaches {at} sees figures" if is_seen else ready
 
     async def start(self) -> None:
-        """Join the group and claim what is assigned, as soon as Kafka and the cluster answer. Raises TopicsMismatch and
+        """Join the group and claim its assignment, once Kafka and the cluster answer. Raises TopicsMismatch and
         SettingsError."""
         topics = await self._topics()
         make_fleet = await self._fleet(topics)
@@ -128,7 +127,7 @@ class Worker:
         await self._claimed_once.wait()
 
     async def stop(self) -> None:
-        """End in order: the batch in hand, then the group."""
+        """Finish the batch, then leave the group."""
         self._leaving.set()
         has_left = True
         if self._running is not None:
@@ -150,7 +149,7 @@ class Worker:
             os._exit(0)
 
     def fail(self, error: BaseException) -> None:
-        """End the process at once: whatever is not in Kafka was acknowledged to nobody."""
+        """End the process at once: nothing was acknowledged that is not in Kafka."""
         is_known = isinstance(error, Lost | DriverEnded)
         self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
         os._exit(FAILED)
@@ -167,7 +166,7 @@ class Worker:
         )
 
     async def _fleet(self, topics: Topics) -> MakeFleet:
-        """Whose the partitions' topics are. Raises SettingsError."""
+        """The broker set of each partition. Raises SettingsError."""
         options, settings = self.options, self.options.settings
         if options.make_fleet is not None:
             return options.make_fleet
@@ -256,7 +255,7 @@ class Worker:
 
 
 async def work(options: WorkerOptions) -> int:
-    """Run a worker until SIGTERM or SIGINT; returns the exit code. Raises what kept it from starting."""
+    """Run a worker until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     worker = Worker(options)
     await worker.listen()
     try:

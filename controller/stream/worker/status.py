@@ -21,12 +21,12 @@ from events.catalog import Recorded
 
 LOOK_EVERY_S = 2.0  # of figures for people
 LOOK_TIMEOUT_S = 5.0
-"""How long Kafka may take to answer a look before it counts as lost."""
+"""Kafka counts as lost if it does not answer a poll in this time."""
 
 
 class WorkerStatus:
-    """Implements `engine.Watcher`. `doing` is why nothing can be decided, as far as the worker itself knows; None while
-    its partitions are claimed."""
+    """Implements `engine.Watcher`. `doing` says why nothing is decided, as far as the worker knows; None while its
+    partitions are claimed."""
 
     def __init__(self, reports: Reports) -> None:
         self.doing: str | None = "starting"
@@ -38,19 +38,18 @@ class WorkerStatus:
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
-        """The offset of the next command of each owned partition, as of the last look."""
+        """The offset of the next command of each owned partition, as of the last poll."""
 
     def show(self, engine: Engine, duties: PartitionDuties) -> None:
-        """What is shown from now on."""
+        """Show these from now on."""
         self._engine, self._duties = engine, duties
 
     def why_not_ready(self) -> str | None:
-        """Why nothing can be decided now; None when it can."""
+        """Why nothing is decided; None if commands are decided."""
         trouble = self._duties.trouble if self._duties is not None else None
         return self.doing or self._unreachable or (trouble and f"the cluster cannot be reached: {trouble}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
-        """The metrics, each with what it says."""
         active = [] if self._engine is None else sorted(self._engine.active)
         behind = 0
         for partition in active:
@@ -68,7 +67,7 @@ class WorkerStatus:
         yield "losses", "Times that partitions were lost and claimed anew.", self._losses
 
     async def look(self, engine: Engine) -> None:
-        """Look at Kafka until cancelled."""
+        """Poll Kafka until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
@@ -85,18 +84,16 @@ class WorkerStatus:
     # --- what the engine reports
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
-        """A partition is ours."""
         self._claims += 1
         self._log.info("partition claimed", partition=partition, epoch=epoch, read=read, ms=round(seconds * 1000))
 
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
-        """Decisions are in Kafka."""
         self._commands += commands
         self._reports.committed(commands, len(records), seconds)
         self._reports.decided(records)
 
     def passed_over(self, fault: Fault) -> None:
-        """A poison command is recorded as one. Of those alike one a minute has a log line."""
+        """Of similar faults one a minute is logged."""
         self._faults += 1
         error = fault.error
         held_back = self._seldom.passes(fault.partition if error is None else place_of(error))
@@ -111,7 +108,6 @@ class WorkerStatus:
             )
 
     def decided_before(self, copy: Copy) -> None:
-        """A command was in Kafka twice, and counted once."""
         self._copies += 1
         self._log.info(
             "duplicate command passed over",
@@ -123,7 +119,6 @@ class WorkerStatus:
         )
 
     def lost(self, why: str) -> None:
-        """The partitions are to be claimed anew."""
         self._losses += 1
         self.doing = f"partitions are claimed anew: {why}"
         self._log.warning("partitions lost, to be claimed anew", why=why)
