@@ -22,7 +22,7 @@ _NOBODY: Final = -1
 _ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\d{1,19})")
 
 
-class Followed(msgspec.Struct, frozen=True):
+class ExternalDecision(msgspec.Struct, frozen=True):
     """Where another controller's decisions were found: in a batch of the metadata log, or in a snapshot.
 
     Of a batch, `offset` is its first record's, and `node_id` led the epoch. Of a snapshot of all records below
@@ -62,18 +62,18 @@ class Followed(msgspec.Struct, frozen=True):
         return f"{begins} offset {self.offset} of the metadata log"
 
 
-def skipped_to(skipped: HistorySkipped) -> Followed:
+def skipped_to(skipped: HistorySkipped) -> ExternalDecision:
     """The snapshot that replaced skipped history."""
-    return Followed(_NOBODY, skipped.leader_epoch, skipped.end_offset)
+    return ExternalDecision(_NOBODY, skipped.leader_epoch, skipped.end_offset)
 
 
-def followed(cause: Cause) -> Followed | None:
+def followed(cause: Cause) -> ExternalDecision | None:
     """The origin of an event that another controller decided; None if it was decided here."""
     found = _ID.fullmatch(cause.request_id) if cause.command == FOLLOW else None
     if found is None:
         return None
     node_id, epoch, offset = found.groups()
-    return Followed(_NOBODY if node_id is None else int(node_id), int(epoch), int(offset))
+    return ExternalDecision(_NOBODY if node_id is None else int(node_id), int(epoch), int(offset))
 
 
 def request_of(record: Recorded) -> str:

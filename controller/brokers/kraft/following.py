@@ -39,7 +39,7 @@ from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import Quorum
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.followed import FOLLOW, Followed, skipped_to
+from events.followed import FOLLOW, ExternalDecision, skipped_to
 from events.logs.log import Commit, EventLog
 from events.names import RequestId
 from projections.store.recorder import Recorder
@@ -165,7 +165,7 @@ class Following:
         leader_id = self._leader_of(quorum, epoch)
         begun = [self._epoch_begun(quorum, epoch, leader_id)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = Followed(leader_id, epoch, complete[0][0]).request_id
+        request_id = ExternalDecision(leader_id, epoch, complete[0][0]).request_id
         slices = discovering(
             state,
             store.durable_name_of,

@@ -22,7 +22,7 @@ from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
 from events.codec import decode_event, encode_event
-from events.followed import Followed
+from events.followed import ExternalDecision
 from events.names import Offset, TopicName
 from tests.machine.rig import topics_of
 
@@ -47,7 +47,7 @@ class Follower:
     def take(self, *records: MetadataRecord, in_slices: bool = False) -> list[Event]:
         """One batch; the events that it became. They are applied at the end, or after each slice."""
         batch = [(offset, through_bytes(one)) for offset, one in enumerate(records, self.offset)]
-        decided = Followed(self.node_id, self.epoch, self.offset)
+        decided = ExternalDecision(self.node_id, self.epoch, self.offset)
         at_ms = 1000 + self.offset
         slices = discovering(
             self.state,
@@ -69,7 +69,7 @@ class Follower:
         self.offset += len(batch)
         return events
 
-    def apply(self, one: Discovered, decided: Followed, at_ms: int) -> list[Event]:
+    def apply(self, one: Discovered, decided: ExternalDecision, at_ms: int) -> list[Event]:
         """Bring the state past a discovery; its events have been through the codec."""
         for event in one.events:
             self.record(Recorded(Offset(len(self.log)), at_ms, decided.cause, event))
