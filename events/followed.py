@@ -62,7 +62,7 @@ class ExternalDecision(msgspec.Struct, frozen=True):
         return f"{begins} offset {self.offset} of the metadata log"
 
 
-def skipped_to(skipped: HistorySkipped) -> ExternalDecision:
+def skipped_snapshot(skipped: HistorySkipped) -> ExternalDecision:
     """The snapshot that replaced skipped history."""
     return ExternalDecision(_NOBODY, skipped.leader_epoch, skipped.end_offset)
 

@@ -6,7 +6,7 @@ import pytest
 
 from events.catalog import Cause, HistorySkipped, Recorded
 from events.codec import encode_event
-from events.followed import FOLLOW, ExternalDecision, followed, skipped_to
+from events.followed import FOLLOW, ExternalDecision, followed, skipped_snapshot
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.query import Query, Questions
@@ -101,7 +101,7 @@ def test_ids_of_decisions_are_read_as_they_are_written() -> None:
     for one in (
         ExternalDecision(0, 1, 0),
         ExternalDecision(2**31 - 1, 2**31 - 1, 2**63 - 1),
-        skipped_to(HistorySkipped(3, 9, 4, "")),
+        skipped_snapshot(HistorySkipped(3, 9, 4, "")),
     ):
         assert followed(one.cause) == one
     assert followed(Cause("CreateTopic", ExternalDecision(1, 2, 3).request_id)) is None

@@ -39,7 +39,7 @@ from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import Quorum
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.followed import FOLLOW, ExternalDecision, skipped_to
+from events.followed import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
 from events.names import RequestId
 from projections.store.recorder import Recorder
@@ -239,7 +239,7 @@ class Following:
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
         )
-        request_id, store, slices = skipped_to(skipped).request_id, recorder.store, []
+        request_id, store, slices = skipped_snapshot(skipped).request_id, recorder.store, []
         for each in discovered_snapshot(
             recorder.state,
             chain.from_iterable(topic_slices(lambda: store)),

@@ -30,7 +30,7 @@ from controller.brokers.kraft.log.projection import TOPICS
 from controller.machine.discovering import vanish
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
-from events.followed import skipped_to
+from events.followed import skipped_snapshot
 from events.names import BrokerId, ShardKey, TopicName, shard_key
 
 
@@ -44,7 +44,7 @@ def discovered_snapshot(
 ) -> Iterator[Discovered]:
     """The difference in slices, each of some milliseconds, the first of which says what is `skipped`. `topics` are
     all that the state has, which is to stand still until the last slice is taken."""
-    reading = Reading(source_of(skipped_to(skipped).request_id), image)
+    reading = Reading(source_of(skipped_snapshot(skipped).request_id), image)
     reading.say(skipped)
     return difference(state.cluster, topics, wire_before, reading, at_ms)
 

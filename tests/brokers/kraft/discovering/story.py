@@ -10,7 +10,7 @@ from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged
-from events.followed import skipped_to
+from events.followed import skipped_snapshot
 from events.names import Offset, RequestId
 from tests.brokers.kraft.discovering.following import Follower
 
@@ -151,7 +151,7 @@ def while_away(follower: Follower) -> None:
     skipped = HistorySkipped(start, follower.offset, 8, "the leader had cleaned its log up to a snapshot")
     slices = discovered_snapshot(follower.state, follower.topics(), follower.wire, image, 9000, skipped)
     for one in list(slices):
-        follower.apply(one, skipped_to(skipped), 9000)
+        follower.apply(one, skipped_snapshot(skipped), 9000)
 
 
 def followed_records() -> list[Recorded]:

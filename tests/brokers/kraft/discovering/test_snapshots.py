@@ -14,7 +14,7 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
-from events.followed import skipped_to
+from events.followed import skipped_snapshot
 from tests.brokers.kraft.discovering.following import Follower
 from tests.brokers.kraft.discovering.kafka_walks import Batch, walks
 from tests.brokers.kraft.discovering.story import ORDERS, batches, change, config, followed, partition
@@ -27,7 +27,7 @@ def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Ev
     skipped = HistorySkipped(follower.offset, end, 8, "it was away")
     slices = list(discovered_snapshot(follower.state, follower.topics(), follower.wire, read, 1000 + end, skipped))
     follower.image, follower.offset = read, end
-    return [event for one in slices for event in follower.apply(one, skipped_to(skipped), 1000 + end)]
+    return [event for one in slices for event in follower.apply(one, skipped_snapshot(skipped), 1000 + end)]
 
 
 @settings(max_examples=100, deadline=None)
