@@ -67,7 +67,7 @@ def skipped_snapshot(skipped: HistorySkipped) -> ExternalDecision:
     return ExternalDecision(_NOBODY, skipped.leader_epoch, skipped.end_offset)
 
 
-def followed(cause: Cause) -> ExternalDecision | None:
+def external_decision(cause: Cause) -> ExternalDecision | None:
     """The origin of an event that another controller decided; None if it was decided here."""
     found = _ID.fullmatch(cause.request_id) if cause.command == FOLLOW else None
     if found is None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from events import access, catalog
 from events.catalog import Assignment, Recorded, Verdict
-from events.followed import FOLLOW, followed
+from events.external_decision import FOLLOW, external_decision
 from events.names import Offset, RequestId, TopicId, TopicName
 from projections.rows.topics import CannotFold
 
@@ -129,7 +129,7 @@ _OfCluster = (
 
 def _header(record: Recorded) -> RequestRow:
     event = record.event
-    decided = followed(record.cause)
+    decided = external_decision(record.cause)
     if decided is not None:
         return RequestRow(decided.request_id, FOLLOW, 0, decided.leader, None, record.at_ms, record.offset)
     wait: tuple[int | None, int | None] = (None, None)

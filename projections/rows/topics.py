@@ -17,7 +17,7 @@ from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Topic
 from events import catalog
 from events.catalog import Configs, Partition, Recorded, Upkeep, Verdict
-from events.followed import followed
+from events.external_decision import external_decision
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
 
 Status = Literal["pending", "offline", "under-replicated", "ready"]
@@ -100,7 +100,7 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
         case catalog.TopicDeleted():
             return _ended(past, record, event.topic_id, event.request_id, event.principal, event.client_id)
         case catalog.TopicVanished() | catalog.CreationRefused():
-            decided = followed(record.cause)
+            decided = external_decision(record.cause)
             by = THE_CLUSTER if decided is None else decided.leader
             return _ended(past, record, event.topic_id, record.cause.request_id, by, None)
         case (

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
-from events.followed import FOLLOW, followed
+from events.external_decision import FOLLOW, external_decision
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
@@ -118,7 +118,7 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
-    decided = followed(Cause(request.api, request.request_id))
+    decided = external_decision(Cause(request.api, request.request_id))
     if decided is not None:
         summary = f"{request.request_id}: {decided.words}, {decided.place}, at {iso(request.asked_at_ms)}"
         return chain.explanation(request.request_id, "request", summary)

@@ -8,7 +8,7 @@ from typing import Protocol
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.codec import configs_without_secrets
-from events.followed import followed
+from events.external_decision import external_decision
 from events.names import is_placeholder
 from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
 from projections.words.names import error_name
@@ -59,7 +59,7 @@ def in_words(event: Event) -> str:
 def recorded_in_words(record: Recorded) -> str:
     """The same, and who decided it where that was another controller."""
     text = in_words(record.event)
-    decided = followed(record.cause)
+    decided = external_decision(record.cause)
     if decided is None or decided.words in text or isinstance(record.event, catalog.HistorySkipped):
         return text
     return f"{text} ({decided.words})"

@@ -6,7 +6,7 @@ import pytest
 
 from events.catalog import Cause, HistorySkipped, Recorded
 from events.codec import encode_event
-from events.followed import FOLLOW, ExternalDecision, followed, skipped_snapshot
+from events.external_decision import FOLLOW, ExternalDecision, external_decision, skipped_snapshot
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.query import Query, Questions
@@ -91,7 +91,7 @@ def test_all_events_of_a_decision_are_found_by_its_request() -> None:
 
 def test_each_event_names_who_decided_it() -> None:
     for record in history(FOLLOWED)[1:]:
-        decided = followed(record.cause)
+        decided = external_decision(record.cause)
         assert decided is not None, record
         text = shown_event(record).text
         assert isinstance(record.event, HistorySkipped) or text.count(decided.words) == 1, text
@@ -103,6 +103,6 @@ def test_ids_of_decisions_are_read_as_they_are_written() -> None:
         ExternalDecision(2**31 - 1, 2**31 - 1, 2**63 - 1),
         skipped_snapshot(HistorySkipped(3, 9, 4, "")),
     ):
-        assert followed(one.cause) == one
-    assert followed(Cause("CreateTopic", ExternalDecision(1, 2, 3).request_id)) is None
-    assert followed(Cause(FOLLOW, RequestId("controller-1-epoch-2"))) is None
+        assert external_decision(one.cause) == one
+    assert external_decision(Cause("CreateTopic", ExternalDecision(1, 2, 3).request_id)) is None
+    assert external_decision(Cause(FOLLOW, RequestId("controller-1-epoch-2"))) is None

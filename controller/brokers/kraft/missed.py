@@ -27,7 +27,7 @@ from controller.kafka.messages import Message
 from controller.kafka.messages import fetch_snapshot as fs
 from controller.machine.errors import ErrorCode
 from events.codec import decode_event
-from events.followed import followed
+from events.external_decision import external_decision
 from events.logs.log import EventLog, LogError
 from projections.store.tree import TreeBehind, head_of
 
@@ -120,7 +120,7 @@ class EventPages:
                 end = ours.first
                 break
         while end > 0:
-            found = followed(decode_event(end - 1, self._log.read_one(end - 1)).cause)
+            found = external_decision(decode_event(end - 1, self._log.read_one(end - 1)).cause)
             if found is None or found.offset < below or (found.node_id < 0 and found.offset == below):
                 return end
             if found.node_id < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from events.catalog import Cause
-from events.followed import FOLLOW, followed
+from events.external_decision import FOLLOW, external_decision
 from events.names import RequestId
 
 
@@ -20,6 +20,6 @@ class Source(msgspec.Struct, frozen=True):
 
 def source_of(request_id: RequestId) -> Source:
     """Another controller, as the events have it that are of this request."""
-    decided = followed(Cause(FOLLOW, request_id))
-    assert decided is not None, f"{request_id} is the id of a decision that was followed"
+    decided = external_decision(Cause(FOLLOW, request_id))
+    assert decided is not None, f"{request_id} is the id of a decision that was external_decision"
     return Source(decided.request_id, decided.leader, decided.words)
