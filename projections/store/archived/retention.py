@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
-from events.followed import indexed_under
+from events.external import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
 from events.logs.archive.segment import packed
 from events.logs.archive.store import ArchiveAway, ArchiveStore

@@ -29,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from events.codec import decode_event
-from events.followed import was_requested
+from events.external import was_requested
 from events.logs.archive.base import base_of, bases, fetch_base, put_base
 from events.logs.archive.manifest import manifests_of, note, note_manifest, noted, read_chain
 from events.logs.archive.store import Folder
