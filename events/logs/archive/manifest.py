@@ -11,7 +11,7 @@ A manifest is written last, when all that it names is there; names have a hash o
 anything but with the same. So each segment is there once, whenever who archives dies.
 
 The log keeps each manifest beside its events, as state keys:
-    p                            where the archive is (`Noted`)
+    p                            where the archive is (`ArchiveStatus`)
     p START                      the manifest of a segment (eight bytes)
     p START r                    of a dropped segment: the object with its requests (`Stored`)
 What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
@@ -125,7 +125,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
-class Noted(msgspec.Struct, frozen=True):
+class ArchiveStatus(msgspec.Struct, frozen=True):
     """The log's own record of its archive."""
 
     url: str = ""
@@ -242,13 +242,13 @@ def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
 # --- what a log keeps
 
 
-def noted(log: StateKeys) -> Noted:
+def noted(log: StateKeys) -> ArchiveStatus:
     """The log's own record of its archive. Raises LogError."""
     value = log.get(NOTED)
-    return Noted() if value is None else _decoded(value, Noted)
+    return ArchiveStatus() if value is None else _decoded(value, ArchiveStatus)
 
 
-def note(what: Noted) -> dict[bytes, bytes]:
+def note(what: ArchiveStatus) -> dict[bytes, bytes]:
     """The state key that records it."""
     return {NOTED: msgspec.msgpack.encode(what)}
 

@@ -7,7 +7,7 @@ event.
 
 First the events go, in one write (`drop`). Then, a segment at a time, the requests that began in it go to the archive
 (`Leaving.archive`, `Leaving.forget`), and in slices what the indexes have of it (`slices`). How far that is the log
-keeps (`Noted`), so who dies in between goes on.
+keeps (`ArchiveStatus`), so who dies in between goes on.
 
 What it does not do: read a clock, or choose threads.
 """
