@@ -23,7 +23,7 @@ from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, base_of, fetch_base, put_base
-from events.logs.archive.manifest import Writer, manifests_of, note, note_manifest, noted
+from events.logs.archive.manifest import Writer, archive_status, manifests_of, note, note_manifest
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
@@ -47,7 +47,7 @@ def opened(folder: Path) -> RocksDbLog:
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive what is closed, and let it go."""
     archiving, leaving = Timing(), Timing()
-    log.note(note(replace(noted(log), url=place.url)))
+    log.note(note(replace(archive_status(log), url=place.url)))
     at_work = Archiver(
         log,
         place,

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import noted
+from events.logs.archive.manifest import archive_status
 from events.logs.log import EventLog
 from projections.store.access_state import Puts
 from projections.store.newest_first import inverted, offset_at_end
@@ -127,7 +127,7 @@ def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
     key = REQUEST + inverted(first)
     value = log.get(key)  # there, too, if it changed after its segment went to the archive
-    if value is None and first < noted(log).forgotten:
+    if value is None and first < archive_status(log).forgotten:
         value = next((pairs.get(key) for segment, pairs in log.older_requests(first + 1) if segment <= first), None)
     return None if value is None else _decode(value)
 
@@ -140,7 +140,7 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
     of those that have, or had, a value."""
     prefix = REQUEST if facet is None else _facet(*facet)
     reached, forgotten = end, -1
-    while forgotten != (forgotten := noted(log).forgotten):  # else some went while we looked
+    while forgotten != (forgotten := archive_status(log).forgotten):  # else some went while we looked
         for key, _ in log.scan(prefix, prefix + inverted(reached)):
             if offset_at_end(key) < forgotten:
                 break

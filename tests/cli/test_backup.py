@@ -19,7 +19,7 @@ from controller.cli.main import main
 from controller.cli.work.backup import MARK
 from events.codec import decode_event
 from events.logs.archive import segment
-from events.logs.archive.manifest import NOTED, history_of, noted
+from events.logs.archive.manifest import NOTED, archive_status, history_of
 from events.logs.archive.segment import GROUP
 from events.logs.log import Commit, Entry
 from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
@@ -65,7 +65,7 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest
             assert list(log.shard_offsets(key)) == list(other.shard_offsets(key)), key
         for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
             assert list(log.request_offsets(name)) == list(other.request_offsets(name)), name
-        assert history_of(other) == noted(other).history != history_of(log), "a history of its own"
+        assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
 def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovere
     run(capsys, "recover", tmp_path / "archive", "--data", tmp_path / "again")
     with closing(open_log(tmp_path / "again")) as log:
         assert log.next_offset == manifests[-1].end
-        assert noted(log).url == "", "what is recovered archives nowhere yet"
+        assert archive_status(log).url == "", "what is recovered archives nowhere yet"
 
 
 def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

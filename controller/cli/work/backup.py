@@ -58,7 +58,7 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 
 def _backup(options: argparse.Namespace) -> None:
-    from events.logs.archive.manifest import Writer, noted, starts_in
+    from events.logs.archive.manifest import Writer, archive_status, starts_in
     from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
@@ -70,7 +70,7 @@ def _backup(options: argparse.Namespace) -> None:
     with look(options.data) as log:
         if is_inside(place, options.data):
             raise Unusable(f"{place.url} is in the folder that is to be copied: name a place beside it")
-        own = noted(log).url
+        own = archive_status(log).url
         if own and open_store(own).url == place.url:
             raise Unusable(f"{place.url} is where the service archives: name another place for the backup")
         end = log.durable_offset

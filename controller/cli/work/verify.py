@@ -22,7 +22,7 @@ from controller.cli.terminal.tables import harmless
 from controller.cli.terminal.usage import complain
 from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
-from events.logs.archive.manifest import manifests_of, noted, read_stored, requests_of
+from events.logs.archive.manifest import archive_status, manifests_of, read_stored, requests_of
 from events.logs.archive.store import open_store
 from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
@@ -186,7 +186,7 @@ def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
     for manifest in manifests_of(log):
         stored = requests_of(log, manifest)
         if stored is not None and manifest.end <= log.start_offset:
-            place = open_store(noted(log).url)
+            place = open_store(archive_status(log).url)
             try:
                 read_stored(place, manifest.requests_name(stored), stored)
             except LogCorrupted as error:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
-from events.logs.archive.manifest import ArchiveDamaged, note, noted
+from events.logs.archive.manifest import ArchiveDamaged, archive_status, note
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
@@ -58,7 +58,7 @@ def _wrong(
         path, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: base.cluster_id
     )
     with closing(log):
-        log.note(note(replace(noted(log), url=place.url)))
+        log.note(note(replace(archive_status(log), url=place.url)))
         try:
             check_tree(log, base, place)
         except ArchiveDamaged as error:

@@ -73,7 +73,7 @@ class Archiving:
     ) -> None:
         """`boot` is drawn for each, `where` says to people which process it is. With `others` another process archives
         the same log, and what it has put there is taken over: nothing is written to the place."""
-        from events.logs.archive.manifest import Writer, manifests_of, noted  # takes pyarrow
+        from events.logs.archive.manifest import Writer, archive_status, manifests_of  # takes pyarrow
         from events.logs.archive.writing import Archiver, Taking
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
@@ -100,7 +100,7 @@ class Archiving:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
         self._lines = structlog.get_logger("topicwright")
-        self._manifests = list(manifests_of(log)) if noted(log).url else []
+        self._manifests = list(manifests_of(log)) if archive_status(log).url else []
         self.trouble: str | None = None
         """Why nothing is archived now; None when all is well."""
 
@@ -145,7 +145,7 @@ class Archiving:
         return 0 if manifest is not None else LOOK_AT_OTHERS_S if self._others else LOOK_S
 
     def _check_kept(self) -> None:
-        """What was noted last may be gone with other writes that were not synced when the disk failed."""
+        """What was archive_status last may be gone with other writes that were not synced when the disk failed."""
         from events.logs.archive.manifest import manifests_of
 
         last = self._manifests[-1] if self._manifests else None
@@ -155,10 +155,10 @@ class Archiving:
 
     def _note(self, manifest: Manifest | None) -> None:
         """Write with the log what was archived, and where."""
-        from events.logs.archive.manifest import forget_manifests, note, note_manifest, noted
+        from events.logs.archive.manifest import archive_status, forget_manifests, note, note_manifest
 
         state: dict[bytes, bytes] = {}
-        before = noted(self._log)
+        before = archive_status(self._log)
         if self._archiver.begins_anew:
             state |= forget_manifests(self._log)
             self._manifests, self._archiver.begins_anew = [], False

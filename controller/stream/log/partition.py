@@ -32,7 +32,7 @@ from controller.stream.log.folder import NO_ARCHIVE, BeginningGone, begin_with_b
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import note, noted
+from events.logs.archive.manifest import archive_status, note
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import START, PartitionFold, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
@@ -173,7 +173,7 @@ class PartitionState:
             raise BeginningGone(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.note(note(replace(noted(log), url=archive.url)))
+            log.note(note(replace(archive_status(log), url=archive.url)))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property

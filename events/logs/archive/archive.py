@@ -20,7 +20,15 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, Generic, Protocol, TypeVar
 
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
+from events.logs.archive.manifest import (
+    ArchiveDamaged,
+    Manifest,
+    Stored,
+    archive_status,
+    manifests_of,
+    read_stored,
+    requests_of,
+)
 from events.logs.archive.segment import SegmentFile, SegmentIndex
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
 from events.logs.log import StateKeys
@@ -125,7 +133,7 @@ class Archive:
     def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
         """The requests that began in segments before an offset, newest first: state keys as the log had them. Raises
         ArchiveError."""
-        for manifest in reversed(self.segments(0, min(end, noted(self._log).forgotten))):
+        for manifest in reversed(self.segments(0, min(end, archive_status(self._log).forgotten))):
             stored = requests_of(self._log, manifest)
             if stored is not None:
                 name = manifest.requests_name(stored)
@@ -158,7 +166,7 @@ class Archive:
                 raise ArchiveDamaged(str(error)) from None
 
     def _fetched(self, name: str, stored: Stored) -> bytes:
-        url = noted(self._log).url
+        url = archive_status(self._log).url
         if self._place is None or self._place.url != url:
             self._place = open_store(url)
         content = read_stored(self._place, name, stored)

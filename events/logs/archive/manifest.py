@@ -242,7 +242,7 @@ def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
 # --- what a log keeps
 
 
-def noted(log: StateKeys) -> ArchiveStatus:
+def archive_status(log: StateKeys) -> ArchiveStatus:
     """The log's own record of its archive. Raises LogError."""
     value = log.get(NOTED)
     return ArchiveStatus() if value is None else _decoded(value, ArchiveStatus)
@@ -284,7 +284,7 @@ def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
 def history_of(log: EventLog) -> str:
     """The id of a log's history: a hash of its first event, which has unique ids; a recovered log has its own. "" for
     an empty log. Raises LogError."""
-    own = noted(log).history
+    own = archive_status(log).history
     if own or not log.next_offset:
         return own
     return sha256(log.read_one(0)).hexdigest()[:16]

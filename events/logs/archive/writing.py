@@ -24,9 +24,9 @@ from events.logs.archive.manifest import (
     ArchiveInfo,
     Manifest,
     Writer,
+    archive_status,
     find_manifest,
     history_of,
-    noted,
     read_about,
     read_manifest,
     read_writer,
@@ -125,11 +125,11 @@ class Archiver:
         known = self._known()
         if found is None and known and log.start_offset:
             raise ArchiveForeign(
-                f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
+                f"{place.url} is empty, and the log's events below {log.start_offset} are in {archive_status(log).url} "
                 "alone: copy all that is there first, or name that place again"
             )
-        # What was noted of another place may be gone again, with a power cut, when this one has its first segments.
-        is_another = found is None or noted(log).url != place.url
+        # What was archive_status of another place may be gone again, with a power cut, when this one has its first segments.
+        is_another = found is None or archive_status(log).url != place.url
         self.begins_anew = bool(known) and is_another and not log.start_offset
         if self.begins_anew:
             known = []
@@ -195,7 +195,7 @@ class Taking:
         log, place = self._log, self._place
         if self._about is None:
             found, own = read_about(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
-            self.begins_anew = not log.start_offset and noted(log).url != place.url
+            self.begins_anew = not log.start_offset and archive_status(log).url != place.url
             if found is None:
                 return None
             _check_about(place, found, own)

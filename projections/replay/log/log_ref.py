@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from events.logs.archive.manifest import noted
+from events.logs.archive.manifest import archive_status
 from events.logs.log import LogError
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.replay.errors import ReplayError
@@ -140,7 +140,7 @@ def read_through(ref: Ref) -> str | None:
         return None
     with looked_at(ref) as log:
         log.read_through()
-        return f"events below {log.start_offset} are read from {noted(log).url}" if log.start_offset else None
+        return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
 
 def end_of(log: Look, at: str | None) -> int:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.external import indexed_under
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, note, note_requests, noted
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, note_requests
 from events.logs.archive.segment import packed
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
@@ -97,7 +97,7 @@ class Leaving:
     @classmethod
     def next(cls, log: DroppingLog, manifests: Iterable[Manifest]) -> Self | None:
         """None where there is none."""
-        cleaned = noted(log).cleaned
+        cleaned = archive_status(log).cleaned
         found = (one for one in manifests if cleaned <= one.start and one.end <= log.start_offset)
         return next((cls(log, one) for one in found), None)
 
@@ -105,7 +105,7 @@ class Leaving:
         """Find the requests, and put them into the archive, unless that is done."""
         pairs = requests_between(self._log, self.manifest.start, self.manifest.end)
         self._keys = [key for key, _ in pairs]
-        if noted(self._log).forgotten >= self.manifest.end:
+        if archive_status(self._log).forgotten >= self.manifest.end:
             return
         content = packed(SnapshotInfo(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
@@ -116,7 +116,7 @@ class Leaving:
         """The same where another process has put them, as it does of the same log: they are what it put. Raises
         ArchiveError where they are not there."""
         self._keys = [key for key, _ in requests_between(self._log, self.manifest.start, self.manifest.end)]
-        if noted(self._log).forgotten >= self.manifest.end:
+        if archive_status(self._log).forgotten >= self.manifest.end:
             return
         name = self.manifest.find_requests(place)
         content = None if name is None else place.read(name)
@@ -130,7 +130,7 @@ class Leaving:
     def forget(self) -> None:
         """Have readers look for the requests in the archive from now on."""
         if self._put:
-            self._log.note({**self._put, **note(replace(noted(self._log), forgotten=self.manifest.end))})
+            self._log.note({**self._put, **note(replace(archive_status(self._log), forgotten=self.manifest.end))})
 
     def slices(self, runs: Iterable[Run]) -> Iterator[Callable[[], None]]:
         """What takes all of it out of the indexes, in pieces of about `EVENTS_PER_SLICE` events; `runs` are those of
@@ -140,7 +140,7 @@ class Leaving:
         keys = iter(self._keys)
         while batch := list(islice(keys, EVENTS_PER_SLICE)):
             yield partial(self._log.forget, (), batch)
-        yield lambda: self._log.note(note(replace(noted(self._log), cleaned=self.manifest.end)))
+        yield lambda: self._log.note(note(replace(archive_status(self._log), cleaned=self.manifest.end)))
 
 
 def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:

@@ -11,10 +11,10 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     Manifest,
     Writer,
+    archive_status,
     manifests_of,
     note,
     note_manifest,
-    noted,
 )
 from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
@@ -74,7 +74,7 @@ def archiver(
 def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
     """Archive what is closed, and note it."""
     at_work = archiver(log, open_store(str(url)), writer)
-    log.note(note(replace(noted(log), url=str(url))))
+    log.note(note(replace(archive_status(log), url=str(url))))
     while (manifest := at_work.step()) is not None:
         log.note(note_manifest(manifest))
     return list(manifests_of(log))
@@ -83,7 +83,7 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
     while (leaving := retention.Leaving.next(log, manifests_of(log))) is not None:
-        leaving.archive(open_store(noted(log).url))
+        leaving.archive(open_store(archive_status(log).url))
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
             piece()

@@ -17,7 +17,7 @@ from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
+from events.logs.archive.manifest import Manifest, Writer, archive_status, manifests_of, note_manifest
 from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
@@ -229,7 +229,7 @@ def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
     leaving = retention.Leaving.next(log, manifests_of(log))
     assert leaving is not None
     assert leaving.manifest == manifest
-    leaving.archive(open_store(noted(log).url))
+    leaving.archive(open_store(archive_status(log).url))
     if last > 0:
         leaving.forget()
     pieces = list(leaving.slices(log.archive.runs_of(manifest)))
@@ -253,7 +253,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
 
     before = shown(RequestFilter())
     late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.asked_offset < noted(cut).forgotten
+    assert late.asked_offset < archive_status(cut).forgotten
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)

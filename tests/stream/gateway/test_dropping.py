@@ -13,7 +13,7 @@ from controller.serving.history.archiving import dropping
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from events.logs.archive.manifest import manifests_of, noted
+from events.logs.archive.manifest import archive_status, manifests_of
 from events.logs.archive.store import ArchiveStore, Folder
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
@@ -63,7 +63,7 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
             assert at_work.trouble is None
             manifests = list(manifests_of(gateway.log))
             assert gateway.log.start_offset == manifests[-1].end > 0
-            assert noted(gateway.log).cleaned == noted(gateway.log).forgotten == manifests[-1].end
+            assert archive_status(gateway.log).cleaned == archive_status(gateway.log).forgotten == manifests[-1].end
             assert state_of(gateway.log) == state_of(whole.log)
             assert_one_log(gateway.log, whole.log)
     with closing(partitions.gateway("other", 0, archive=False)) as gateway:
@@ -105,7 +105,7 @@ async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new
         take_snapshot(gateway.log, gateway.log.next_offset)
         new = Folder(partitions.folder / "elsewhere")
         await drop(gateway, new)
-        assert (noted(gateway.log).url, list(manifests_of(gateway.log))) == (new.url, [])
+        assert (archive_status(gateway.log).url, list(manifests_of(gateway.log))) == (new.url, [])
         assert gateway.log.start_offset == 0, "nothing goes that is not there"
 
 
