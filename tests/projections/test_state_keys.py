@@ -35,7 +35,7 @@ OF_A_LOG = {
     "created": standing_index.CREATED,
     "births": births.BIRTHS,
     "tree": tree.HEAD,
-    "archive": manifest.NOTED,
+    "archive": manifest.ARCHIVE_KEY,
 }
 OF_A_PARTITION = {"position": partition.POSITION}
 OF_A_VOTER = {"mark": projector.MARK, "ids of entries": acl_ids.ENTRY}

@@ -34,7 +34,7 @@ from events.logs.log import EventLog, LogCorrupted, StateKeys
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
 """The default number of events in a segment, which is one subtree of the log's Merkle tree."""
-NOTED: Final = b"p"
+ARCHIVE_KEY: Final = b"p"
 _REQUESTS: Final = b"r"
 _KEY_BYTES: Final = 9
 JSON_BYTES_MAX: Final = 2 << 20
@@ -244,13 +244,13 @@ def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
 
 def archive_status(log: StateKeys) -> ArchiveStatus:
     """The log's own record of its archive. Raises LogError."""
-    value = log.get(NOTED)
+    value = log.get(ARCHIVE_KEY)
     return ArchiveStatus() if value is None else _decoded(value, ArchiveStatus)
 
 
 def note(what: ArchiveStatus) -> dict[bytes, bytes]:
     """The state key that records it."""
-    return {NOTED: msgspec.msgpack.encode(what)}
+    return {ARCHIVE_KEY: msgspec.msgpack.encode(what)}
 
 
 def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
@@ -260,12 +260,12 @@ def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
 
 def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
     """The state changes by which a log forgets its segments, before it archives to another place."""
-    return {key: b"" for key, _ in log.scan(NOTED, NOTED)}
+    return {key: b"" for key, _ in log.scan(ARCHIVE_KEY, ARCHIVE_KEY)}
 
 
 def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
     """The recorded manifests of segments from an offset on, in order. Raises LogError."""
-    for key, value in log.scan(NOTED, _key(start - 1) if start else NOTED):
+    for key, value in log.scan(ARCHIVE_KEY, _key(start - 1) if start else ARCHIVE_KEY):
         if value and len(key) == _KEY_BYTES:
             yield _decoded(value, Manifest)
 
@@ -298,4 +298,4 @@ def _decoded(value: bytes, kind: type[_T]) -> _T:
 
 
 def _key(start: int) -> bytes:
-    return NOTED + start.to_bytes(8, "big")
+    return ARCHIVE_KEY + start.to_bytes(8, "big")
