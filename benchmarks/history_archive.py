@@ -23,7 +23,7 @@ from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, base_of, fetch_base, put_base
-from events.logs.archive.manifest import Writer, archive_status, manifests_of, note, note_manifest
+from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, note
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
@@ -62,7 +62,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 
     def archive() -> None:
         while (manifest := at_work.step()) is not None:
-            log.note(note_manifest(manifest))
+            log.note(manifest_changes(manifest))
 
     archiving.run(archive)
     manifests = list(manifests_of(log))

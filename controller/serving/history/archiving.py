@@ -155,7 +155,7 @@ class Archiving:
 
     def _note(self, manifest: Manifest | None) -> None:
         """Write with the log what was archived, and where."""
-        from events.logs.archive.manifest import archive_status, forget_manifests, note, note_manifest
+        from events.logs.archive.manifest import archive_status, forget_manifests, manifest_changes, note
 
         state: dict[bytes, bytes] = {}
         before = archive_status(self._log)
@@ -165,7 +165,7 @@ class Archiving:
         if before.url != self._place.url:
             state |= note(replace(before, url=self._place.url))
         if manifest is not None:
-            state |= note_manifest(manifest)
+            state |= manifest_changes(manifest)
         if state:
             self._log.note(state)
         if manifest is not None:

@@ -253,7 +253,7 @@ def note(what: ArchiveStatus) -> dict[bytes, bytes]:
     return {ARCHIVE_KEY: msgspec.msgpack.encode(what)}
 
 
-def note_manifest(manifest: Manifest) -> dict[bytes, bytes]:
+def manifest_changes(manifest: Manifest) -> dict[bytes, bytes]:
     """The state key that records it."""
     return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
 

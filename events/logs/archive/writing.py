@@ -2,7 +2,7 @@
 
 Method. `step` archives the next segment, in a thread of its own: the events are read from the log, made into columns,
 and held against the log's own Merkle tree; then their objects are written, and last the manifest, by which the segment
-is part of the archive. What the log keeps of it (`note_manifest`) is for whoever writes the log to write, after that.
+is part of the archive. What the log keeps of it (`manifest_changes`) is for whoever writes the log to write, after that.
 Whatever dies, and wherever: at the next start the manifests that are there and that the log does not know are taken
 over, where their trees are the log's own.
 

@@ -12,9 +12,9 @@ from events.logs.archive.manifest import (
     Manifest,
     Writer,
     archive_status,
+    manifest_changes,
     manifests_of,
     note,
-    note_manifest,
 )
 from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
@@ -76,7 +76,7 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
     at_work = archiver(log, open_store(str(url)), writer)
     log.note(note(replace(archive_status(log), url=str(url))))
     while (manifest := at_work.step()) is not None:
-        log.note(note_manifest(manifest))
+        log.note(manifest_changes(manifest))
     return list(manifests_of(log))
 
 

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from events.codec import decode_event
 from events.external import was_requested
 from events.logs.archive.base import base_of, bases, fetch_base, put_base
-from events.logs.archive.manifest import archive_status, manifests_of, note, note_manifest, read_chain
+from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
@@ -130,7 +130,7 @@ def _archive(log: RocksDbLog, folder: Path) -> None:
     log.note(note(replace(archive_status(log), url=place.url)))
     archiving = archiver(log, place)
     while (manifest := archiving.step()) is not None:
-        log.note(note_manifest(manifest))
+        log.note(manifest_changes(manifest))
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
     while (leaving := retention.Leaving.next(log, manifests)) is not None:

@@ -17,7 +17,7 @@ from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import Manifest, Writer, archive_status, manifests_of, note_manifest
+from events.logs.archive.manifest import Manifest, Writer, archive_status, manifest_changes, manifests_of
 from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
@@ -336,7 +336,7 @@ def test_killed_at_each_step_of_archiving(
         dying = archiver(log, store)
         with suppress(Died):
             while (manifest := dying.step()) is not None:
-                log.note(note_manifest(manifest))
+                log.note(manifest_changes(manifest))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
