@@ -270,7 +270,7 @@ def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
             yield _decoded(value, Manifest)
 
 
-def note_requests(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
+def requests_changes(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
     """The state key that records it."""
     return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
 

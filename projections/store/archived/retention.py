@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.external import indexed_under
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, note_requests
+from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, requests_changes
 from events.logs.archive.segment import packed
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
@@ -110,7 +110,7 @@ class Leaving:
         content = packed(SnapshotInfo(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
         place.write(self.manifest.requests_name(stored), content)
-        self._put = note_requests(self.manifest, stored)
+        self._put = requests_changes(self.manifest, stored)
 
     def take_over(self, place: ArchiveStore) -> None:
         """The same where another process has put them, as it does of the same log: they are what it put. Raises
@@ -125,7 +125,7 @@ class Leaving:
         stored = Stored.of(content)
         if self.manifest.requests_name(stored) != name:
             raise ArchiveDamaged(f"{place.url}: {name} is not what was put there: restore it from a copy")
-        self._put = note_requests(self.manifest, stored)
+        self._put = requests_changes(self.manifest, stored)
 
     def forget(self) -> None:
         """Have readers look for the requests in the archive from now on."""
