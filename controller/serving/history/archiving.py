@@ -155,12 +155,12 @@ class Archiving:
 
     def _note(self, manifest: Manifest | None) -> None:
         """Write with the log what was archived, and where."""
-        from events.logs.archive.manifest import archive_status, forget_manifests, manifest_changes, note
+        from events.logs.archive.manifest import archive_status, manifest_changes, manifest_removals, note
 
         state: dict[bytes, bytes] = {}
         before = archive_status(self._log)
         if self._archiver.begins_anew:
-            state |= forget_manifests(self._log)
+            state |= manifest_removals(self._log)
             self._manifests, self._archiver.begins_anew = [], False
         if before.url != self._place.url:
             state |= note(replace(before, url=self._place.url))

@@ -258,7 +258,7 @@ def manifest_changes(manifest: Manifest) -> dict[bytes, bytes]:
     return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
 
 
-def forget_manifests(log: StateKeys) -> dict[bytes, bytes]:
+def manifest_removals(log: StateKeys) -> dict[bytes, bytes]:
     """The state changes by which a log forgets its segments, before it archives to another place."""
     return {key: b"" for key, _ in log.scan(ARCHIVE_KEY, ARCHIVE_KEY)}
 
