@@ -177,7 +177,7 @@ class EventLog(Protocol):
         """
         ...
 
-    def vouch(self) -> None:
+    def mark_durable(self) -> None:
         """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
         still flushes it."""
         ...

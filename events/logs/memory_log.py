@@ -70,7 +70,7 @@ class InMemoryLog:
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
 
-    def vouch(self) -> None:
+    def mark_durable(self) -> None:
         self._durable_offset = self._next_offset
 
     def recover(self) -> int:

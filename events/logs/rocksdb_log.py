@@ -155,7 +155,7 @@ class RocksDbLog(WholeLog):
                 self._durable_offset = end
             return self._durable_offset
 
-    def vouch(self) -> None:
+    def mark_durable(self) -> None:
         self._vouched_offset = self._next_offset
 
     def recover(self) -> int:

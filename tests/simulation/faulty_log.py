@@ -80,8 +80,8 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
-    def vouch(self) -> None:
-        self._log.vouch()
+    def mark_durable(self) -> None:
+        self._log.mark_durable()
 
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""

@@ -109,7 +109,7 @@ class Following:
     def write(self, commit: Commit) -> None:
         """Write what is committed in the quorum. Raises LogError."""
         self._log.write(commit)
-        self._log.vouch()
+        self._log.mark_durable()
         self._projector.became_durable()
 
     # --- of a Topicwright

@@ -120,7 +120,7 @@ class LogRig:
         for pairs in made:
             self.append(pairs[self._is_kafkas :])
         self.log.write(commit)
-        self.log.vouch()
+        self.log.mark_durable()
         self.projector.became_durable()
 
     def take(self, records: Iterable[Recorded], parted: bool = False) -> tuple[Commit, list[list[Pair]]]:

@@ -58,8 +58,8 @@ class WatchedLog(FaultyLog):
         super().__init__(world.disk)
         self._world = world
 
-    def vouch(self) -> None:
-        super().vouch()
+    def mark_durable(self) -> None:
+        super().mark_durable()
         try:
             self._world.witness.look()
         except AssertionError as broken:
