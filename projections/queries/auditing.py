@@ -4,7 +4,7 @@ Every event is read and hashed. What comes of it is compared with
 - the subtrees and the head that are kept with the log: they say where it was changed;
 - the heads that were signed and are kept as events;
 - heads that somebody kept elsewhere: who may write the disk may make all of the above anew, but not these;
-- the few events that stayed beside the log where those around them went to the archive;
+- the few events that retained_events beside the log where those around them went to the archive;
 - the index by topic and by request, as a sum over its entries that is the same in any order. The sum is keyed with what
   whoever changed the log did not know.
 
@@ -43,7 +43,7 @@ class IndexedLog(EventLog, Protocol):
         """Names with the first and last offset of each run of events under them."""
         ...
 
-    def stayed(self) -> Iterator[tuple[int, bytes]]:
+    def retained_events(self) -> Iterator[tuple[int, bytes]]:
         """The events that are here all the same though they are read from an archive."""
         ...
 
@@ -136,9 +136,9 @@ class _Auditor:
             self.findings.found(NONE_SIGNED)
 
     def _take_stayed(self) -> None:
-        for offset, value in self._log.stayed():
+        for offset, value in self._log.retained_events():
             if self._stayed.setdefault(offset, value) != value:
-                self.findings.found(f"event {offset} stayed here twice, and not as the same one")
+                self.findings.found(f"event {offset} retained_events here twice, and not as the same one")
 
     def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
         kept_size = max((stop for stop in stops if stop <= self._end), default=0)
@@ -167,7 +167,7 @@ class _Auditor:
 
     def _take(self, offset: int, value: bytes) -> None:
         if self._stayed.get(offset, value) != value:
-            self.findings.found(f"event {offset}, which stayed here, is not the one that is in the archive")
+            self.findings.found(f"event {offset}, which retained_events here, is not the one that is in the archive")
         try:
             record = decode_event(offset, value)
         except EventDecodeError as error:

@@ -144,8 +144,8 @@ class WholeLog:
             if first >= start:  # others are of events that were dropped
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
 
-    def stayed(self) -> Iterator[tuple[int, bytes]]:
-        """The events before `start_offset` that stayed in the database. `read_one` returns these, `read` the
+    def retained_events(self) -> Iterator[tuple[int, bytes]]:
+        """The events before `start_offset` that retained_events in the database. `read_one` returns these, `read` the
         archive's."""
         for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
@@ -202,10 +202,10 @@ class WholeLog:
         """The events at offsets that the database lacks. Raises LogCorrupted, ArchiveError."""
         found = {}
         if offsets:
-            stayed = zip(
+            retained_events = zip(
                 offsets, self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets]), strict=True
             )
-            found = {offset: value for offset, value in stayed if value is not None}
+            found = {offset: value for offset, value in retained_events if value is not None}
         for offset in sorted(offsets):  # so that each group of events in the archive is read once
             self._check_reached(offset)
             if offset not in found:

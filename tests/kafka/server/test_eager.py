@@ -112,13 +112,13 @@ def test_it_may_go_on_after_being_cancelled(run: Run) -> None:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
                 await asyncio.sleep(0.001)
-                return "stayed"
+                return "retained_events"
             return "was not cancelled"
 
         started = eager.start(stays(), asyncio.get_running_loop())
         assert isinstance(started, asyncio.Task)
         started.cancel()
-        assert await started == "stayed"
+        assert await started == "retained_events"
 
     run(scenario)
 

@@ -93,7 +93,9 @@ def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
         left += answered(conversation)
         done = set(order[: position + 1])
         assert left == list(range(len(left))), "an answer overtook another"
-        assert len(left) == next((n for n in range(6) if n not in done), 6), "an answer that could leave stayed"
+        assert len(left) == next((n for n in range(6) if n not in done), 6), (
+            "an answer that could leave retained_events"
+        )
     assert conversation.in_flight == conversation.bytes_in_flight == 0
 
 
