@@ -228,7 +228,7 @@ class EventLog(Protocol):
         """The offsets of a request id's events from `start` on, in order. Events under "" are not indexed."""
         ...
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
         """State keys in the archive only: of the requests that began before an offset, by segment with its start,
         newest first."""
         ...

@@ -124,7 +124,7 @@ class InMemoryLog:
         self._check_open()
         return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
         return iter(())
 
     def get(self, key: bytes) -> bytes | None:

@@ -128,7 +128,7 @@ def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     key = REQUEST + inverted(first)
     value = log.get(key)  # there, too, if it changed after its segment went to the archive
     if value is None and first < archive_status(log).forgotten:
-        value = next((pairs.get(key) for segment, pairs in log.older_requests(first + 1) if segment <= first), None)
+        value = next((pairs.get(key) for segment, pairs in log.archived_requests(first + 1) if segment <= first), None)
     return None if value is None else _decode(value)
 
 
@@ -147,7 +147,7 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
             reached = offset_at_end(key)
             yield reached
     below = min(reached, forgotten)
-    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.older_requests(below))
+    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.archived_requests(below))
     changed_since = log.scan(prefix, prefix + inverted(below))
     both = merge(chain.from_iterable(archived), changed_since)
     yield from (offset_at_end(key) for key, _ in groupby(key for key, _ in both))

@@ -111,7 +111,7 @@ class WholeLog:
         self._readable()
         return self._each_in_runs(run_prefix(REQUEST, request_id), start, self._next_offset)
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
         if not self._start_offset:
             return iter(())
         return ((manifest.start, pairs) for manifest, pairs in self.archive.requests(end))
