@@ -74,7 +74,7 @@ class Archiving:
         """`boot` is drawn for each, `where` says to people which process it is. With `others` another process archives
         the same log, and what it has put there is taken over: nothing is written to the place."""
         from events.logs.archive.manifest import Writer, archive_status, manifests_of  # takes pyarrow
-        from events.logs.archive.writing import Archiver, Taking
+        from events.logs.archive.writing import ArchiveFollower, Archiver
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
         from projections.store.tree import segment_root
@@ -83,8 +83,8 @@ class Archiving:
         self._keeping, self._next_base = keeping, next_base
         self._others, self._work = others, "dropping what is archived" if others else "archiving"
         root, known = partial(segment_root, log), lambda: list(manifests_of(log))
-        self._archiver: Archiver | Taking = (
-            Taking(log, place, root, known)
+        self._archiver: Archiver | ArchiveFollower = (
+            ArchiveFollower(log, place, root, known)
             if others
             else Archiver(
                 log,

@@ -173,7 +173,7 @@ class Archiver:
             )
 
 
-class Taking:
+class ArchiveFollower:
     """Adopts the segments that another process archives of the same log, as a gateway does with its worker's. Writes
     nothing there."""
 
