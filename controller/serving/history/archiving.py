@@ -159,9 +159,9 @@ class Archiving:
 
         state: dict[bytes, bytes] = {}
         before = archive_status(self._log)
-        if self._archiver.begins_anew:
+        if self._archiver.is_new_archive:
             state |= manifest_removals(self._log)
-            self._manifests, self._archiver.begins_anew = [], False
+            self._manifests, self._archiver.is_new_archive = [], False
         if before.url != self._place.url:
             state |= note(replace(before, url=self._place.url))
         if manifest is not None:

@@ -64,7 +64,7 @@ class Archiver:
         self._about: ArchiveInfo | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
-        self.begins_anew = False
+        self.is_new_archive = False
         """True if the log has archived before, to another place or to one that was emptied. The log must forget those
         segments."""
 
@@ -130,8 +130,8 @@ class Archiver:
             )
         # What was archive_status of another place may be gone again, with a power cut, when this one has its first segments.
         is_another = found is None or archive_status(log).url != place.url
-        self.begins_anew = bool(known) and is_another and not log.start_offset
-        if self.begins_anew:
+        self.is_new_archive = bool(known) and is_another and not log.start_offset
+        if self.is_new_archive:
             known = []
         if found is None:
             write_about(place, about)
@@ -182,7 +182,7 @@ class ArchiveFollower:
         self._log, self._place, self._root, self._known = log, place, root, known
         self._about: ArchiveInfo | None = None
         self._next = 0
-        self.begins_anew = False
+        self.is_new_archive = False
 
     def look_again(self) -> None:
         self._about = None
@@ -195,11 +195,11 @@ class ArchiveFollower:
         log, place = self._log, self._place
         if self._about is None:
             found, own = read_about(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
-            self.begins_anew = not log.start_offset and archive_status(log).url != place.url
+            self.is_new_archive = not log.start_offset and archive_status(log).url != place.url
             if found is None:
                 return None
             _check_about(place, found, own)
-            known = [] if self.begins_anew else self._known()
+            known = [] if self.is_new_archive else self._known()
             self._about, self._next = found, known[-1].end if known else 0
         manifest = find_manifest(place, self._next)
         if manifest is None or manifest.end > log.durable_offset:

@@ -170,7 +170,7 @@ def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, t
     shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
     moved = archiver(cut, Folder(tmp_path / "elsewhere"))
     assert moved.step() is None, "all is there"
-    assert not moved.begins_anew
+    assert not moved.is_new_archive
 
 
 def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Pat
         before = archive_all(log, tmp_path / "archive")
         moved = archiver(log, Folder(tmp_path / "elsewhere"))
         assert moved.step() == before[0]
-        assert moved.begins_anew
+        assert moved.is_new_archive
 
 
 def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_pat
         assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
         again = archiver(log, Folder(tmp_path / "elsewhere"))
         assert [again.step(), again.step()] == before[:2]
-        assert again.begins_anew
+        assert again.is_new_archive
 
 
 async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
