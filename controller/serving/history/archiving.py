@@ -134,7 +134,7 @@ class Archiving:
         except _Stopped:
             return LOOK_S
         except (LogError, EventDecodeError, OSError) as error:
-            self._archiver.look_again()
+            self._archiver.read_again()
             if str(error) != self.trouble:
                 self._lines.warning(f"{self._work} is paused", why=str(error))
             self.trouble = str(error)
@@ -151,7 +151,7 @@ class Archiving:
         last = self._manifests[-1] if self._manifests else None
         if last is not None and next(manifests_of(self._log, last.start), None) != last:
             self._manifests = list(manifests_of(self._log))
-            self._archiver.look_again()
+            self._archiver.read_again()
 
     def _note(self, manifest: Manifest | None) -> None:
         """Write with the log what was archived, and where."""

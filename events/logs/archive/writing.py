@@ -68,7 +68,7 @@ class Archiver:
         """True if the log has archived before, to another place or to one that was emptied. The log must forget those
         segments."""
 
-    def look_again(self) -> None:
+    def read_again(self) -> None:
         """Read the archive again before the next step, because it no longer matches what the log recorded."""
         self._about = None
 
@@ -87,7 +87,7 @@ class Archiver:
         try:
             return self._step(about, end)
         except BaseException:
-            self.look_again()
+            self.read_again()
             raise
 
     def _step(self, about: ArchiveInfo, end: int | None) -> Manifest | None:
@@ -184,7 +184,7 @@ class ArchiveFollower:
         self._next = 0
         self.is_new_archive = False
 
-    def look_again(self) -> None:
+    def read_again(self) -> None:
         self._about = None
 
     def step(self) -> Manifest | None:
