@@ -22,7 +22,7 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, base_of, fetch_base, put_base
+from events.logs.archive.base import Base, base_of, fetch_base, write_base
 from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, note
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
@@ -94,7 +94,7 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     putting, beginning, checking = Timing(), Timing(), Timing()
     base = base_of(log, "topic", 0)
     put: list[Base] = []
-    putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
+    putting.run(lambda: put.append(write_base(place, base, log.frozen_pairs())))
 
     def check(folder: Path) -> None:
         with closing(opened(folder)) as one:

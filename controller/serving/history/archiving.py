@@ -187,9 +187,9 @@ class Archiving:
             for piece in leaving.slices(runs):
                 piece()
                 await asyncio.sleep(REST_S)
-        put_base = self._next_base(self._rest)
-        if put_base is not None:
-            await self._apart(put_base)
+        write_base = self._next_base(self._rest)
+        if write_base is not None:
+            await self._apart(write_base)
 
     async def _apart(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -114,7 +114,7 @@ def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
     )
 
 
-def put_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
+def write_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
     """Store a base of these pairs, in key order, and remove old bases. Returns it with its parts.
 
     The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.

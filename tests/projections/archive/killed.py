@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from events.codec import decode_event
 from events.external import was_requested
-from events.logs.archive.base import base_of, bases, fetch_base, put_base
+from events.logs.archive.base import base_of, bases, fetch_base, write_base
 from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
@@ -139,7 +139,7 @@ def _archive(log: RocksDbLog, folder: Path) -> None:
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
             piece()
     base = base_of(log, "t", 0)
-    put_base(place, base, log.frozen_pairs())
+    write_base(place, base, log.frozen_pairs())
 
 
 # --- what must hold

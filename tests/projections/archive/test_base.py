@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import EVENT_VERSION
 from events.logs.archive import base
-from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.base import Base, bases, fetch_base, write_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
 from events.logs.archive.store import ArchiveStore, Folder, open_store, within
 from events.logs.rocksdb_log import RocksDbLog
@@ -50,7 +50,7 @@ def test_the_two_newest_stay_and_are_what_was_put(
     monkeypatch.setattr(base, "PART_BYTES", 3000)
     end = cut.next_offset
     for offset in (end - 2, end - 1, end):
-        put_base(place, base_at(offset, cut.start_offset), cut.frozen_pairs())
+        write_base(place, base_at(offset, cut.start_offset), cut.frozen_pairs())
     found = list(bases(place, "c", "t"))
     assert [one.offset for one in found] == [end, end - 1]
     assert len(found[0].parts) > 1
@@ -70,7 +70,7 @@ def test_what_somebody_put_beside_them_stays(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / "bases" / name).write_bytes(b"")
     for offset in (2, 3, 4):
-        put_base(place, base_at(offset), iter([(b"mnext", b"")]))
+        write_base(place, base_at(offset), iter([(b"mnext", b"")]))
     assert set(names) < set(place.names("bases"))
     assert [one.offset for one in bases(place, "c", "t")] == [4, 3]
 
@@ -86,7 +86,7 @@ CHANGED: dict[str, Callable[[dict[str, object]], object]] = {
 @pytest.mark.parametrize("what", CHANGED)
 def test_what_says_nothing_sound_is_passed_over(what: str, tmp_path: Path) -> None:
     place = Folder(tmp_path)
-    put = put_base(place, base_at(2), iter([(b"mnext", b"")]))
+    put = write_base(place, base_at(2), iter([(b"mnext", b"")]))
     said = json.loads((tmp_path / put.name).read_bytes())
     CHANGED[what](said)
     (tmp_path / put.name).write_text(json.dumps(said))
@@ -97,7 +97,7 @@ def test_what_says_nothing_sound_is_passed_over(what: str, tmp_path: Path) -> No
 
 def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
     place = Folder(tmp_path / "place")
-    put = put_base(place, base_at(2), iter([(b"x", b"")]))
+    put = write_base(place, base_at(2), iter([(b"x", b"")]))
     with pytest.raises(ArchiveDamaged, match="which is none of a log"):
         fetch_base(place, put, tmp_path / "log")
     assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"

@@ -12,7 +12,7 @@ import pytest
 
 from controller.cli.main import main
 from controller.serving.history import archiving
-from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.base import Base, bases, fetch_base, write_base
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head
@@ -89,7 +89,7 @@ class Changing:
     def put(self, change: Callable[[Pairs], object]) -> Base:
         pairs = dict(self._pairs)
         change(pairs)
-        return put_base(self.place, self.base, ordered(pairs))
+        return write_base(self.place, self.base, ordered(pairs))
 
     def put_with_another_tree(self) -> Head:
         """And the head as it was."""
