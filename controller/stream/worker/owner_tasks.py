@@ -38,7 +38,7 @@ from controller.stream.log.recent_requests import RECENT_EVENTS
 from controller.stream.log.transport import KafkaTrouble, Transport
 from controller.stream.worker.partition_brokers import PartitionCluster
 from events.catalog import Recorded
-from events.logs.archive.base import Base, Pair, base_of, bases, put_snapshots, write_base
+from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
@@ -105,7 +105,7 @@ class PartitionHistory:
             newest = next(bases(self._place, base.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
                 size = write_base(self._place, base, resting(pairs, rest)).size
-                put_snapshots(self._place, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                upload_snapshots(self._place, self._partition.log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base put", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 

@@ -228,7 +228,7 @@ _SNAPSHOTS = "snapshots"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
 
 
-def put_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+def upload_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
     """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
     ArchiveAway, OSError."""
     there = _there(place)
