@@ -15,7 +15,7 @@ import structlog
 
 from controller.serving.log_lines import SnapshotLines
 from controller.stream.log.partition import PartitionState
-from events.logs.archive.base import fetch_snapshots
+from events.logs.archive.base import download_snapshots
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogClosed, LogError
 from projections.queries.query import Query
@@ -57,7 +57,7 @@ class PartitionSnapshots:
     def _copy(self, archive: ArchiveStore) -> None:
         """Runs in the other thread: nothing depends on it."""
         try:
-            copied = fetch_snapshots(archive, self._partition.log, self._go_on)
+            copied = download_snapshots(archive, self._partition.log, self._go_on)
         except (LogError, OSError) as error:
             if not self._closed.is_set():
                 self._lines.warning("snapshots not copied", why=str(error))

@@ -241,7 +241,7 @@ def upload_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Seq
         place.remove(there[offset])
 
 
-def fetch_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
+def download_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
     """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
     called between two. Raises ArchiveAway, OSError."""
     here, added = set(snapshot_offsets(log)), 0
