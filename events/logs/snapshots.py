@@ -284,7 +284,7 @@ def about_at(log: EventLog, offset: int) -> SnapshotInfo:
     return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
-def put_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
     """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. One at a time. Raises
     OSError, and what `pairs` raises."""
     path = _path(log, info.offset)

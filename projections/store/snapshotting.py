@@ -32,10 +32,10 @@ from events.logs.snapshots import (
     SnapshotInfo,
     about_at,
     open_snapshot,
-    put_snapshot,
     remove_snapshot,
     remove_unfinished,
     snapshot_offsets,
+    store_snapshot,
 )
 from projections.store.refolding import KEPT, Refold
 
@@ -145,7 +145,7 @@ class Snapshotting:
         self._thin()
 
     def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        size = put_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
+        size = store_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
         self.newest = max(self.newest, about.offset)
         self._reports.snapshot_taken(about.offset, size)
 

@@ -22,7 +22,7 @@ from events.logs.archive import segment
 from events.logs.archive.manifest import NOTED, archive_status, history_of
 from events.logs.archive.segment import GROUP
 from events.logs.log import Commit, Entry
-from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
+from events.logs.snapshots import open_snapshot, snapshot_offsets, store_snapshot
 from projections.store.tree import head_of
 from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
 from tests.replay.history import CLUSTER_ID, open_log
@@ -288,7 +288,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
     first.unlink()
     with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
         about, pairs = snapshot.about, [*snapshot.scan()][:-1]
-        put_snapshot(log, about, pairs)
+        store_snapshot(log, about, pairs)
     assert f"{second} is not what the events before it lead to" in run(capsys, "verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:

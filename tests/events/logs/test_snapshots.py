@@ -27,9 +27,9 @@ from events.logs.snapshots import (
     nearest_snapshot,
     newest_snapshot,
     open_snapshot,
-    put_snapshot,
     remove_unfinished,
     snapshot_offsets,
+    store_snapshot,
     write_snapshot,
 )
 from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> Iterator[RocksDbLog]:
 
 
 def put(log: RocksDbLog, offset: int) -> Path:
-    put_snapshot(log, about_at(log, offset), PAIRS[:100])
+    store_snapshot(log, about_at(log, offset), PAIRS[:100])
     return log.path / FOLDER / f"{offset:020}.snapshot"
 
 
@@ -177,7 +177,7 @@ def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
         raise OSError("no room left")
 
     with pytest.raises(OSError, match="no room"):
-        put_snapshot(log, about_at(log, 10), pairs())
+        store_snapshot(log, about_at(log, 10), pairs())
     assert list((log.path / FOLDER).iterdir()) == []
 
 
