@@ -22,7 +22,7 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, base_of, fetch_base, write_base
+from events.logs.archive.base import Base, base_of, download_base, write_base
 from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, note
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
@@ -102,7 +102,7 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
 
     def begin() -> None:
         rmtree(fresh, ignore_errors=True)
-        fetch_base(place, put[0], fresh, check)
+        download_base(place, put[0], fresh, check)
         with closing(opened(fresh)) as one:
             Recorder(one, TopicStore(one))
 

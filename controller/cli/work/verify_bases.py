@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, fetch_base, offsets_of_bases, read_base
+from events.logs.archive.base import Base, download_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, archive_status, note
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogCorrupted
@@ -38,7 +38,7 @@ def wrong_bases(
             base = read_base(place, offset)
             with TemporaryDirectory(prefix="topicwright-verify-") as folder:
                 path = Path(folder) / "log"
-                fetch_base(place, base, path)
+                download_base(place, base, path)
                 for finding in _wrong(path, base, place, log_name, partition, heads, index_key):
                     yield f"{base.name}: {finding}"
         except LogCorrupted as error:

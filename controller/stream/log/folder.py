@@ -19,7 +19,7 @@ import structlog
 from controller.serving.history.archiving import archive_store
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, bases, fetch_base
+from events.logs.archive.base import Base, bases, download_base
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, within
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
@@ -83,7 +83,7 @@ def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
     try:
         for base in bases(place, cluster_id, topic_id):
             try:
-                fetch_base(place, base, folder, partial(_check, base, place))
+                download_base(place, base, folder, partial(_check, base, place))
             except LogCorrupted as error:
                 why = str(error)
                 lines.warning("base passed over", why=why)

@@ -161,7 +161,9 @@ def bases(place: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]
             yield base
 
 
-def fetch_base(place: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
+def download_base(
+    place: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None
+) -> None:
     """Download a base into a log folder. The folder appears once it is complete and `check`, which gets its temporary
     path, has passed. Raises ArchiveError, LogError, OSError."""
     fresh = folder.with_name(folder.name + ".fresh")

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from events.codec import decode_event
 from events.external import was_requested
-from events.logs.archive.base import base_of, bases, fetch_base, write_base
+from events.logs.archive.base import base_of, bases, download_base, write_base
 from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
@@ -167,7 +167,7 @@ def check(folder: Path, story: list[bytes], durable: int, died: int) -> int:
         assert {start: there.get(start) for start in known} == known
     for number, base in enumerate(bases(place, cluster_id, "t")):
         copy = folder / f"copy-{number}"
-        fetch_base(place, base, copy)
+        download_base(place, base, copy)
         with closing(open_any(copy)) as log:
             assert [value for _, value in log.read()] == story[: base.offset]
         rmtree(copy)

@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import EVENT_VERSION
 from events.logs.archive import base
-from events.logs.archive.base import Base, bases, fetch_base, write_base
+from events.logs.archive.base import Base, bases, download_base, write_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
 from events.logs.archive.store import ArchiveStore, Folder, open_store, within
 from events.logs.rocksdb_log import RocksDbLog
@@ -56,7 +56,7 @@ def test_the_two_newest_stay_and_are_what_was_put(
     assert len(found[0].parts) > 1
     left = {int(name[:20]) for name in place.names("bases")}
     assert left == {end, end - 1}, "no part of another is left"
-    fetch_base(place, found[0], tmp_path / "again")
+    download_base(place, found[0], tmp_path / "again")
     with closing(open_any(tmp_path / "again")) as log:
         assert (log.start_offset, log.next_offset) == (cut.start_offset, end)
         assert list(log.scan()) == list(cut.scan())
@@ -99,5 +99,5 @@ def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> N
     place = Folder(tmp_path / "place")
     put = write_base(place, base_at(2), iter([(b"x", b"")]))
     with pytest.raises(ArchiveDamaged, match="which is none of a log"):
-        fetch_base(place, put, tmp_path / "log")
+        download_base(place, put, tmp_path / "log")
     assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"

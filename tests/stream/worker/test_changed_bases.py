@@ -12,7 +12,7 @@ import pytest
 
 from controller.cli.main import main
 from controller.serving.history import archiving
-from events.logs.archive.base import Base, bases, fetch_base, write_base
+from events.logs.archive.base import Base, bases, download_base, write_base
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head
@@ -81,7 +81,7 @@ class Changing:
     def __init__(self, partitions: Partitions, folder: Path) -> None:
         self.place = partitions.place()
         self.base, self.older = bases(self.place, TOPICS.cluster_id, TOPICS.events_id)
-        fetch_base(self.place, self.base, folder)
+        download_base(self.place, self.base, folder)
         with closing(open_any(folder)) as log:
             self._pairs = dict(log.frozen_pairs())
         self._folder = folder
