@@ -252,7 +252,7 @@ def open_snapshot(log: EventLog, offset: int) -> Snapshot:
         about = snapshot.about
         if about.event_version != EVENT_VERSION:
             raise SnapshotDamaged(f"{snapshot.path}: it is of event version {about.event_version}, not {EVENT_VERSION}")
-        if not 0 < offset <= log.durable_offset or about != about_at(log, offset):
+        if not 0 < offset <= log.durable_offset or about != snapshot_info(log, offset):
             raise SnapshotDamaged(f"{snapshot.path}: it is not of this log's history")
     except BaseException:
         snapshot.close()
@@ -279,7 +279,7 @@ def newest_snapshot(log: EventLog) -> int | None:
         return snapshot.offset
 
 
-def about_at(log: EventLog, offset: int) -> SnapshotInfo:
+def snapshot_info(log: EventLog, offset: int) -> SnapshotInfo:
     """The description of a snapshot of a log at an offset above 0. Raises LogError."""
     return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 

@@ -30,10 +30,10 @@ from events.logs.log import EventLog
 from events.logs.snapshots import (
     SnapshotDamaged,
     SnapshotInfo,
-    about_at,
     open_snapshot,
     remove_snapshot,
     remove_unfinished,
+    snapshot_info,
     snapshot_offsets,
     store_snapshot,
 )
@@ -116,7 +116,7 @@ class Snapshotting:
         if not self._interval or end < self.next_at or self._busy or self._log.durable_offset != end:
             return
         self.next_at = end + max(self._interval, topics * EVENTS_PER_TOPIC)
-        about, frozen = about_at(self._log, end), self._log.frozen_scan(KEPT)
+        about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(KEPT)
         self._start(lambda: self._take(about, frozen))
 
     # --- in the other thread
@@ -173,7 +173,7 @@ class Snapshotting:
             refold = Refold(self._log, self._rest)
             for offset in wanted:
                 at = refold.go_to(offset)
-                self._put(about_at(self._log, at), refold.pairs())
+                self._put(snapshot_info(self._log, at), refold.pairs())
 
     def _thin(self) -> None:
         for offset in too_many(snapshot_offsets(self._log), self._interval):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshots import FOLDER, SnapshotInfo, about_at, open_snapshot, snapshot_offsets, store_snapshot
+from events.logs.snapshots import FOLDER, SnapshotInfo, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
 from projections.rows.topics import TopicRow
 from projections.store.recorder import Recorder
@@ -316,7 +316,7 @@ def test_a_snapshot_of_a_newer_event_version_is_passed_over() -> None:
     with kept() as one:
         one.commit(story(60))
         end = one.log.next_offset
-        about = about_at(one.log, end)
+        about = snapshot_info(one.log, end)
         store_snapshot(
             one.log, SnapshotInfo(about.cluster_id, end, EVENT_VERSION + 1, about.last_event), [(b"t", b"?")]
         )

@@ -23,11 +23,11 @@ from events.logs.snapshots import (
     Snapshot,
     SnapshotDamaged,
     SnapshotInfo,
-    about_at,
     nearest_snapshot,
     newest_snapshot,
     open_snapshot,
     remove_unfinished,
+    snapshot_info,
     snapshot_offsets,
     store_snapshot,
     write_snapshot,
@@ -47,7 +47,7 @@ def log(tmp_path: Path) -> Iterator[RocksDbLog]:
 
 
 def put(log: RocksDbLog, offset: int) -> Path:
-    store_snapshot(log, about_at(log, offset), PAIRS[:100])
+    store_snapshot(log, snapshot_info(log, offset), PAIRS[:100])
     return log.path / FOLDER / f"{offset:020}.snapshot"
 
 
@@ -177,7 +177,7 @@ def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
         raise OSError("no room left")
 
     with pytest.raises(OSError, match="no room"):
-        store_snapshot(log, about_at(log, 10), pairs())
+        store_snapshot(log, snapshot_info(log, 10), pairs())
     assert list((log.path / FOLDER).iterdir()) == []
 
 

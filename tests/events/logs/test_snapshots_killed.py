@@ -16,7 +16,7 @@ KEEP = """
 import os, signal, sys, zlib
 from pathlib import Path
 from events.logs import snapshots
-from events.logs.snapshots import about_at, store_snapshot
+from events.logs.snapshots import snapshot_info, store_snapshot
 from tests.events.logs.rocksdb_folders import open_log
 from tests.events.logs.test_snapshots_killed import PAIRS
 
@@ -41,7 +41,7 @@ log = open_log(Path(sys.argv[1]))
 for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "replace"), (os, "open"), (os, "fsync"),
                      (zlib, "compress")):
     stepwise(holder, name)
-store_snapshot(log, about_at(log, log.next_offset), PAIRS)
+store_snapshot(log, snapshot_info(log, log.next_offset), PAIRS)
 """
 
 

@@ -20,7 +20,7 @@ from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshots import about_at, store_snapshot
+from events.logs.snapshots import snapshot_info, store_snapshot
 from projections.queries.query import Query
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
@@ -93,7 +93,7 @@ def take_snapshot(log: RocksDbLog, offset: int) -> None:
     """Keep a snapshot of the log at an offset, or where the command there ends."""
     refold = Refold(log, lambda: None)
     at = refold.go_to(offset)
-    store_snapshot(log, about_at(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
+    store_snapshot(log, snapshot_info(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
 
 
 def query_of_log(log: RocksDbLog) -> Query:
