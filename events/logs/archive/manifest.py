@@ -141,7 +141,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
 _T = TypeVar("_T")
 
 
-def read_about(place: ArchiveStore) -> ArchiveInfo | None:
+def read_archive_info(place: ArchiveStore) -> ArchiveInfo | None:
     """The log that an archive belongs to, None if there is no archive. Raises ArchiveError."""
     return read_object(place, _ABOUT, ArchiveInfo)
 
@@ -195,7 +195,7 @@ def read_chain(place: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
 
     Raises ArchiveError; ArchiveForeign if there is no archive.
     """
-    about = read_about(place)
+    about = read_archive_info(place)
     if about is None:
         raise ArchiveForeign(f"{place.url} holds no archive: name what `log.archive.url` or `backup` named")
     manifests: list[Manifest] = []

@@ -27,7 +27,7 @@ from events.logs.archive.manifest import (
     archive_status,
     find_manifest,
     history_of,
-    read_about,
+    read_archive_info,
     read_manifest,
     read_writer,
     starts_in,
@@ -119,7 +119,7 @@ class Archiver:
         """Read which log the archive belongs to and where it ends, and register as its writer."""
         log, place = self._log, self._place
         about = ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
-        found = read_about(place)
+        found = read_archive_info(place)
         if found is not None:
             _check_about(place, found, about)
         known = self._known()
@@ -194,7 +194,7 @@ class ArchiveFollower:
         """
         log, place = self._log, self._place
         if self._about is None:
-            found, own = read_about(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
+            found, own = read_archive_info(place), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
             self.is_new_archive = not log.start_offset and archive_status(log).url != place.url
             if found is None:
                 return None

@@ -20,7 +20,7 @@ from events.logs.archive.manifest import (
     history_of,
     manifest_changes,
     manifests_of,
-    read_about,
+    read_archive_info,
 )
 from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
 from events.logs.log import LogCorrupted
@@ -118,7 +118,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
     assert at_work.step() is None
-    assert read_about(place) is None, "nobody knows its history yet"
+    assert read_archive_info(place) is None, "nobody knows its history yet"
     live_on(log, 2 * SEGMENT)
     log.flush()
     manifest = at_work.step()
