@@ -146,7 +146,7 @@ def read_archive_info(place: ArchiveStore) -> ArchiveInfo | None:
     return read_object(place, _ABOUT, ArchiveInfo)
 
 
-def write_about(place: ArchiveStore, about: ArchiveInfo) -> None:
+def write_archive_info(place: ArchiveStore, about: ArchiveInfo) -> None:
     """Create an archive. Raises ArchiveError."""
     write_object(place, _ABOUT, about)
 

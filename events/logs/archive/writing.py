@@ -31,7 +31,7 @@ from events.logs.archive.manifest import (
     read_manifest,
     read_writer,
     starts_in,
-    write_about,
+    write_archive_info,
     write_manifest,
     write_writer,
 )
@@ -134,7 +134,7 @@ class Archiver:
         if self.is_new_archive:
             known = []
         if found is None:
-            write_about(place, about)
+            write_archive_info(place, about)
         write_writer(place, self._writer)
         starts = starts_in(place) if found is not None else []
         self._check_known(starts, known)
