@@ -149,7 +149,7 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
     fault: str = ""
 
 
-class PartitionFold:
+class PartitionReader:
     """Reads the records of one partition in order and decides which count."""
 
     def __init__(self, partition: int, position: Position = START) -> None:

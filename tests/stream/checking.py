@@ -18,7 +18,7 @@ from controller.machine.state import DictTopics, State
 from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
-from events.logs.events_topic import Fence, PartitionFold, decode_record
+from events.logs.events_topic import Fence, PartitionReader, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
 
@@ -45,7 +45,7 @@ def check_topics(
 
 def next_source(written: Sequence[bytes | None]) -> int:
     """How many commands a partition of the events topic has decided."""
-    fold = PartitionFold(0)
+    fold = PartitionReader(0)
     for offset, value in enumerate(written):
         assert value is not None
         fold.take(offset, value)
@@ -55,7 +55,7 @@ def next_source(written: Sequence[bytes | None]) -> int:
 def _check_partition(
     found: Found, partition: int, sent: Sequence[bytes | None], written: Sequence[bytes | None]
 ) -> list[Recorded]:
-    fold, state = PartitionFold(partition), State(DictTopics())
+    fold, state = PartitionReader(partition), State(DictTopics())
     records: list[Recorded] = []
     sources: list[int] = []
     faulty: set[int] = set()

@@ -34,7 +34,7 @@ from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.logs.archive.manifest import archive_status, note
 from events.logs.archive.store import ArchiveStore
-from events.logs.events_topic import START, PartitionFold, Position
+from events.logs.events_topic import START, PartitionReader, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
@@ -120,7 +120,7 @@ class PartitionState:
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
-        self.fold = PartitionFold(partition, START if place is None else place.position)
+        self.fold = PartitionReader(partition, START if place is None else place.position)
         self._recorder = Recorder(log, self.store)
         self.state = self._recorder.state
         self.topic_id = topic_id

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from events.codec import EventDecodeError, decode_event
-from events.logs.events_topic import KEEP_ALL, START, PartitionFold, Position, RecordError
+from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
@@ -77,7 +77,7 @@ def _scan(
     cluster: list[Stored] = []
     stretches: list[Stretch] = []
     start, first_ms = START, -1
-    fold = PartitionFold(partition)
+    fold = PartitionReader(partition)
     for events in folded(topic, fold, kafka.records(partition, 0, end)):
         for number, value in events:
             recorded = decoded(topic, partition, number, value)
@@ -101,7 +101,7 @@ def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
         )
 
 
-def folded(topic: KafkaTopic, fold: PartitionFold, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
+def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
     """The events of each record that counts, with their numbers. Raises ReplayError."""
     for kafka_offset, value in records:
         try:
@@ -125,7 +125,7 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
 
     Raises ReplayError, also where the topic has become another one.
     """
-    fold = PartitionFold(partition, position)
+    fold = PartitionReader(partition, position)
     with reading(topic) as kafka:
         for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, kafka_end)):
             yield from (one for one in events if one[0] < end)

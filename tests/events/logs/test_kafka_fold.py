@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.catalog import EVENT_VERSION
-from events.logs.events_topic import START, Decided, Fence, PartitionFold, Position, Record, RecordError, encode_record
+from events.logs.events_topic import (
+    START,
+    Decided,
+    Fence,
+    PartitionReader,
+    Position,
+    Record,
+    RecordError,
+    encode_record,
+)
 from events.logs.log import LogCorrupted
 
 
@@ -16,9 +25,9 @@ def fence(epoch: int, writer: str = "a", *events: bytes) -> Fence:
     return Fence(epoch, writer, "1.0", EVENT_VERSION, events)
 
 
-def fold(*records: Record) -> tuple[PartitionFold, list[tuple[int | None, int, tuple[bytes, ...]]]]:
+def fold(*records: Record) -> tuple[PartitionReader, list[tuple[int | None, int, tuple[bytes, ...]]]]:
     """What counts of a whole topic: source, number of the first event, events."""
-    reader = PartitionFold(0)
+    reader = PartitionReader(0)
     counted = []
     for offset, record in enumerate(records):
         taken = reader.take(offset, encode_record(record))
@@ -69,7 +78,7 @@ def test_a_missing_command_stops_the_reader() -> None:
 
 
 def test_a_record_that_cannot_be_read_stops_the_reader_where_it_was() -> None:
-    reader = PartitionFold(3)
+    reader = PartitionReader(3)
     with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
         reader.take(0, b"?")
     assert reader.position == START
@@ -97,7 +106,7 @@ def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
         if taken is not None:
             counted.append((taken.source_offset, taken.first_event, taken.events))
         offset += 1
-        assert PartitionFold(0, reader.position).position == reader.position
+        assert PartitionReader(0, reader.position).position == reader.position
     assert counted == whole[1]
     assert reader.position == msgspec.structs.replace(whole[0].position, kafka_offset=offset)
 
@@ -107,7 +116,7 @@ def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
 def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
     """As where a topic was compacted: a later record shows it, where one counts; a reader may be replaced before."""
     left = [(offset, record) for offset, record in enumerate(WORKERS) if not start <= offset < start + count]
-    reader, why, events = PartitionFold(3), "", 0
+    reader, why, events = PartitionReader(3), "", 0
     for offset, record in left:
         try:
             taken = reader.take(offset, encode_record(record))
@@ -116,7 +125,7 @@ def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
             break
         events += len(taken.events) if taken is not None else 0
         if reader.position.kafka_offset <= offset:
-            reader = PartitionFold(3, msgspec.structs.replace(reader.position, kafka_offset=offset + 1))
+            reader = PartitionReader(3, msgspec.structs.replace(reader.position, kafka_offset=offset + 1))
     end = left[-1][0] if left else 0
     if why:
         assert "partition 3, record " in why
@@ -148,7 +157,7 @@ def test_a_reader_goes_on_where_another_stopped() -> None:
     whole = fold(*records)[0].position
     for cut in range(len(records) + 1):
         first = fold(*records[:cut])[0]
-        second = PartitionFold(0, first.position)
+        second = PartitionReader(0, first.position)
         for offset, record in enumerate(records[cut:], cut):
             second.take(offset, encode_record(record))
         assert second.position == whole, f"cut at {cut}"
@@ -176,8 +185,8 @@ class Writer:
             self.next_source += 1
 
 
-def read(topic: list[bytes]) -> PartitionFold:
-    reader = PartitionFold(0)
+def read(topic: list[bytes]) -> PartitionReader:
+    reader = PartitionReader(0)
     for offset, value in enumerate(topic):
         reader.take(offset, value)
     return reader
@@ -203,7 +212,7 @@ def test_however_writers_interleave_each_command_counts_once_and_in_order(steps:
             writer.claim(behind)
             topic.append(behind[-1])
             writer.resume(topic) if read(topic).writer == writer.name else setattr(writer, "epoch", 0)
-    reader, sources = PartitionFold(0), list[int]()
+    reader, sources = PartitionReader(0), list[int]()
     numbers: list[int] = []
     for offset, value in enumerate(topic):
         taken = reader.take(offset, value)

@@ -12,7 +12,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
-from events.logs.events_topic import Decided, Fence, PartitionFold, Taken
+from events.logs.events_topic import Decided, Fence, PartitionReader, Taken
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
@@ -51,26 +51,26 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
 _take_over = Engine._take_over
 
 
-def _of_any_epoch(fold: PartitionFold, record: Decided) -> Taken | None:
+def _of_any_epoch(fold: PartitionReader, record: Decided) -> Taken | None:
     return _decided(fold, msgspec.structs.replace(record, epoch=fold.epoch))
 
 
-_decided = PartitionFold._decided
+_decided = PartitionReader._decided
 
 
-def _of_any_fence(fold: PartitionFold, fence: Fence) -> Taken | None:
+def _of_any_fence(fold: PartitionReader, fence: Fence) -> Taken | None:
     return _fenced(fold, msgspec.structs.replace(fence, epoch=fold.epoch + 1))
 
 
-_fenced = PartitionFold._fenced
+_fenced = PartitionReader._fenced
 
 
-def _without_gaps(fold: PartitionFold, kafka_offset: int, value: bytes) -> Taken | None:
+def _without_gaps(fold: PartitionReader, kafka_offset: int, value: bytes) -> Taken | None:
     assert kafka_offset == fold.kafka_offset, f"records {fold.kafka_offset} to {kafka_offset - 1} are missing"
     return _take(fold, kafka_offset, value)
 
 
-_take = PartitionFold.take
+_take = PartitionReader.take
 
 
 BUGS: Final[Bugs] = {
@@ -79,9 +79,9 @@ BUGS: Final[Bugs] = {
     "the next owner does not know what was decided": [(PartitionState, "remember_requests", _remember_nothing)],
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
-    "records of an older epoch count": [(PartitionFold, "_decided", _of_any_epoch)],
-    "an offset without a record is taken for a loss": [(PartitionFold, "take", _without_gaps)],
-    "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
+    "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
+    "an offset without a record is taken for a loss": [(PartitionReader, "take", _without_gaps)],
+    "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
     "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
     "a gateway does not notice that nobody decides": [(GatewayNode, "_time_is_up", _nothing)],
 }

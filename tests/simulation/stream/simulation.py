@@ -14,7 +14,7 @@ import msgspec
 
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.codec import decode_event
-from events.logs.events_topic import PartitionFold
+from events.logs.events_topic import PartitionReader
 from events.logs.log import EventLog
 from tests.machine.audit.lives import Lives
 from tests.simulation import virtual_time
@@ -161,9 +161,9 @@ def _check(world: StreamWorld) -> None:
         assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
 
 
-def _folded(number: int, written: list[bytes]) -> tuple[PartitionFold, list[bytes]]:
+def _folded(number: int, written: list[bytes]) -> tuple[PartitionReader, list[bytes]]:
     """A partition of the events topic by the rule that everybody uses, and the events that count."""
-    fold, events = PartitionFold(number), list[bytes]()
+    fold, events = PartitionReader(number), list[bytes]()
     for offset, value in enumerate(written):
         taken = fold.take(offset, value) if value != NO_RECORD else None
         events += taken.events if taken is not None else ()

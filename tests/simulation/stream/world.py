@@ -16,7 +16,7 @@ from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
 from events.codec import decode_event
-from events.logs.events_topic import PartitionFold
+from events.logs.events_topic import PartitionReader
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
@@ -38,7 +38,7 @@ class StreamWitness(Witness):
 
     def __init__(self, kafka: SimulatedKafka) -> None:
         self._kafka = kafka
-        self._folds = [PartitionFold(number) for number in range(len(kafka.events))]
+        self._folds = [PartitionReader(number) for number in range(len(kafka.events))]
         self.events = 0
         self.created, self.alive, self._ids = {}, {}, {}
         self.deleted, self.ready, self.answered = set(), set(), set()
