@@ -139,7 +139,7 @@ START = Position()
 KEEP_ALL = "the events topic must keep everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1)"
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
+class CountedRecord(msgspec.Struct, frozen=True, gc=False):
     """A record that counts. `first_event` is the number of its first event; `source_offset` is None for a fence."""
 
     first_event: int
@@ -192,7 +192,7 @@ class PartitionReader:
     def next_event(self) -> int:
         return self._next_event
 
-    def take(self, kafka_offset: int, value: bytes) -> Taken | None:
+    def take(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
         """Read the record at an offset; None if it does not count.
 
         Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record; the position stays
@@ -246,20 +246,22 @@ class PartitionReader:
         self._kafka_offset += records
         self.ignored += records
 
-    def _fenced(self, fence: Fence) -> Taken | None:
+    def _fenced(self, fence: Fence) -> CountedRecord | None:
         if fence.epoch != self._epoch + 1:
             return None
         if self._epoch == 0:
             self._next_source = fence.next_source
         self._epoch, self._writer = fence.epoch, fence.writer
-        return self._counted(Taken(self._next_event, fence.events))
+        return self._counted(CountedRecord(self._next_event, fence.events))
 
-    def _decided(self, record: Decided) -> Taken | None:
+    def _decided(self, record: Decided) -> CountedRecord | None:
         if record.epoch != self._epoch or self._epoch == 0 or record.source_offset < self._next_source:
             return None
         self._next_source += 1
-        return self._counted(Taken(self._next_event, record.events, record.source_offset, record.answers, record.fault))
+        return self._counted(
+            CountedRecord(self._next_event, record.events, record.source_offset, record.answers, record.fault)
+        )
 
-    def _counted(self, taken: Taken) -> Taken:
+    def _counted(self, taken: CountedRecord) -> CountedRecord:
         self._next_event += len(taken.events)
         return taken

@@ -12,7 +12,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
-from events.logs.events_topic import Decided, Fence, PartitionReader, Taken
+from events.logs.events_topic import CountedRecord, Decided, Fence, PartitionReader
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
@@ -51,21 +51,21 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
 _take_over = Engine._take_over
 
 
-def _of_any_epoch(fold: PartitionReader, record: Decided) -> Taken | None:
+def _of_any_epoch(fold: PartitionReader, record: Decided) -> CountedRecord | None:
     return _decided(fold, msgspec.structs.replace(record, epoch=fold.epoch))
 
 
 _decided = PartitionReader._decided
 
 
-def _of_any_fence(fold: PartitionReader, fence: Fence) -> Taken | None:
+def _of_any_fence(fold: PartitionReader, fence: Fence) -> CountedRecord | None:
     return _fenced(fold, msgspec.structs.replace(fence, epoch=fold.epoch + 1))
 
 
 _fenced = PartitionReader._fenced
 
 
-def _without_gaps(fold: PartitionReader, kafka_offset: int, value: bytes) -> Taken | None:
+def _without_gaps(fold: PartitionReader, kafka_offset: int, value: bytes) -> CountedRecord | None:
     assert kafka_offset == fold.kafka_offset, f"records {fold.kafka_offset} to {kafka_offset - 1} are missing"
     return _take(fold, kafka_offset, value)
 
