@@ -264,7 +264,7 @@ class _Duties:
         await self.sink.stop()
 
 
-class PartitionDuties:
+class OwnerTasks:
     """Implements `engine.Owner` for all partitions of a worker."""
 
     def __init__(self, around: Surroundings) -> None:

@@ -15,7 +15,7 @@ from controller.engine.faults import Seldom, place_of, trace_of
 from controller.engine.reports import Reports
 from controller.stream.log.transport import KafkaTrouble
 from controller.stream.worker.engine import Engine
-from controller.stream.worker.owner_tasks import PartitionDuties
+from controller.stream.worker.owner_tasks import OwnerTasks
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
 
@@ -34,13 +34,13 @@ class WorkerStatus:
         self._log = structlog.get_logger("topicwright")
         self._seldom = Seldom()
         self._engine: Engine | None = None
-        self._duties: PartitionDuties | None = None
+        self._duties: OwnerTasks | None = None
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
         """The offset of the next command of each owned partition, as of the last poll."""
 
-    def show(self, engine: Engine, duties: PartitionDuties) -> None:
+    def show(self, engine: Engine, duties: OwnerTasks) -> None:
         """Show these from now on."""
         self._engine, self._duties = engine, duties
 

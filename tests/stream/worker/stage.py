@@ -15,7 +15,7 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeFleet, PartitionDuties, PartitionHistory, Surroundings
+from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, Surroundings
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
@@ -92,8 +92,8 @@ class Stage:
 
     def _watching(
         self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
-    ) -> PartitionDuties:
-        return PartitionDuties(
+    ) -> OwnerTasks:
+        return OwnerTasks(
             Surroundings(
                 partitions=TOPICS.partitions,
                 transport=lambda: self.engine.transport,
