@@ -114,7 +114,7 @@ MakeFleet = Callable[[PartitionState], Fleet]
 """The brokers of one partition, as its owner sees them."""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all partitions of a worker share."""
 
     partitions: int
@@ -137,7 +137,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionSink:
     """A `CommandSink` over one partition: observations become commands of its topic."""
 
-    def __init__(self, around: Surroundings, partition: PartitionState) -> None:
+    def __init__(self, around: WorkerContext, partition: PartitionState) -> None:
         self.partition = partition.partition
         self.store: TopicStore = partition.store
         self._around = around
@@ -231,7 +231,7 @@ class PartitionSink:
 class _Duties:
     """The tasks of one owned partition."""
 
-    def __init__(self, around: Surroundings, partition: PartitionState) -> None:
+    def __init__(self, around: WorkerContext, partition: PartitionState) -> None:
         self.sink = PartitionSink(around, partition)
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
         self.reviews = self.sink.reviews
@@ -267,7 +267,7 @@ class _Duties:
 class OwnerTasks:
     """Implements `engine.Owner` for all partitions of a worker."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: WorkerContext) -> None:
         self._around = around
         self._duties: dict[int, _Duties] = {}
 

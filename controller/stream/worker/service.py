@@ -41,7 +41,7 @@ from controller.stream.log.topics import KafkaUnreachable, TopicWatch, Wanted, p
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
-from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, Surroundings
+from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import partition_clusters
 from controller.stream.worker.status import WorkerStatus
 
@@ -201,7 +201,7 @@ class Worker:
 
         archive = archive_of(settings)
         duties = OwnerTasks(
-            Surroundings(
+            WorkerContext(
                 partitions=topics.partitions,
                 transport=lambda: engine.transport,
                 clock_ms=wall_ms,

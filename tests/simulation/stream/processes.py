@@ -18,7 +18,7 @@ from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import OwnerTasks, Surroundings
+from controller.stream.worker.owner_tasks import OwnerTasks, WorkerContext
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Endpoint, Recorded
 from events.logs.tree_heads import Head, HeadSigner
@@ -65,7 +65,7 @@ class WorkerProcess:
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
         duties = OwnerTasks(
-            Surroundings(
+            WorkerContext(
                 partitions=world.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=world.clock_ms,

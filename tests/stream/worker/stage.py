@@ -15,7 +15,7 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, Surroundings
+from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Copy, Fault
 from events.catalog import Recorded
@@ -94,7 +94,7 @@ class Stage:
         self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
     ) -> OwnerTasks:
         return OwnerTasks(
-            Surroundings(
+            WorkerContext(
                 partitions=TOPICS.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
