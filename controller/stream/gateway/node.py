@@ -90,7 +90,7 @@ class BrokerConfigCopies:
             self._arrived.set()
 
     def heartbeat(self) -> None:
-        """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
+        """Duplicate to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
         lagging = self._lagging()
         if lagging and lagging == self._lagged:
             with suppress(NotProduced):
@@ -98,7 +98,7 @@ class BrokerConfigCopies:
         self._lagged = lagging
 
     async def everywhere(self, within_s: float) -> None:
-        """Copy to all partitions, and wait until they have the configs or the time is up."""
+        """Duplicate to all partitions, and wait until they have the configs or the time is up."""
         lagging = self._lagging()
         if lagging:
             self._arrived.clear()

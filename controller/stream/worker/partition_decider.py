@@ -63,7 +63,7 @@ class Fault(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class Copy(msgspec.Struct, frozen=True, gc=False):
+class Duplicate(msgspec.Struct, frozen=True, gc=False):
     """A skipped duplicate of a decided command."""
 
     partition: int
@@ -79,7 +79,7 @@ class PartitionBatch(msgspec.Struct):
     values: list[bytes] = []
     records: list[Recorded] = []
     faults: list[Fault] = []
-    copies: list[Copy] = []
+    copies: list[Duplicate] = []
 
 
 class PartitionDecider:
@@ -226,7 +226,7 @@ class PartitionDecider:
 
     def _pass_over_copy(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
         fold, what = self._partition.fold, type(copy).__name__
-        batch.copies.append(Copy(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
+        batch.copies.append(Duplicate(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
         batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
         fold.take_own(sourced.offset)
 

@@ -16,7 +16,7 @@ from controller.engine.reports import Reports
 from controller.stream.log.transport import KafkaTrouble
 from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import OwnerTasks
-from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
 
 LOOK_EVERY_S = 2.0  # of figures for people
@@ -107,7 +107,7 @@ class WorkerStatus:
                 trace=None if error is None else trace_of(error),
             )
 
-    def decided_before(self, copy: Copy) -> None:
+    def decided_before(self, copy: Duplicate) -> None:
         self._copies += 1
         self._log.info(
             "duplicate command passed over",

@@ -19,7 +19,7 @@ from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import OwnerTasks, WorkerContext
-from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Endpoint, Recorded
 from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
@@ -120,7 +120,7 @@ class WorkerProcess:
     def passed_over(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
-    def decided_before(self, copy: Copy) -> None:
+    def decided_before(self, copy: Duplicate) -> None:
         self.world.done["copies"] += 1
 
     def lost(self, why: str) -> None:

@@ -17,7 +17,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import PartitionBrokers
-from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.events_topic import partition_of
@@ -66,7 +66,7 @@ class Stage:
         self.kafka = kafka
         self.failing: list[str] = []
         self.faults: list[Fault] = []
-        self.copies: list[Copy] = []
+        self.copies: list[Duplicate] = []
         self.losses: list[str] = []
         self.records: list[Recorded] = []
         self.now_ms = BORN_MS
@@ -149,7 +149,7 @@ class Stage:
     def passed_over(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def decided_before(self, copy: Copy) -> None:
+    def decided_before(self, copy: Duplicate) -> None:
         self.copies.append(copy)
 
     def lost(self, why: str) -> None:
