@@ -47,7 +47,7 @@ def aiokafka_security(security: Security) -> dict[str, Any]:
     return words
 
 
-class KafkaTrouble(Exception):
+class KafkaUnavailable(Exception):
     """Kafka failed or timed out; it may have done what was requested."""
 
 
@@ -62,7 +62,7 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """The engine's port to Kafka. Everything raises KafkaTrouble."""
+    """The engine's port to Kafka. Everything raises KafkaUnavailable."""
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
         """Append records to a partition of the events topic, in order and contiguously.
@@ -141,7 +141,7 @@ class KafkaTransport:
                     first = -1
                 begun, expected = begun + count, expected + count
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
@@ -154,7 +154,7 @@ class KafkaTransport:
                 async for portion in _portions(reader, there, start, end):
                     yield portion
             except _TROUBLES as error:
-                raise KafkaTrouble(_said(error)) from error
+                raise KafkaUnavailable(_said(error)) from error
 
     async def events_range(self, partition: int) -> tuple[int, int]:
         return await self._range(self._events, partition)
@@ -167,7 +167,7 @@ class KafkaTransport:
             producer = await self._opened_producer()
             sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class KafkaTransport:
             reader = await self._opened_reader()
             begin, end = await asyncio.gather(reader.beginning_offsets([there]), reader.end_offsets([there]))
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return begin[there], end[there]
 
     async def _opened_producer(self) -> AIOKafkaProducer:
@@ -244,7 +244,7 @@ async def _offset_of(sent: asyncio.Future[Any]) -> int:
     try:
         return int((await sent).offset)
     except _TROUBLES as error:
-        raise KafkaTrouble(_said(error)) from error
+        raise KafkaUnavailable(_said(error)) from error
 
 
 def _said(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
-from controller.stream.log.transport import KafkaTrouble, Topics, Transport
+from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
 from controller.stream.worker.partition_decider import Duplicate, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
@@ -164,7 +164,7 @@ class Engine:
                 for partition in sorted(partitions):
                     if not await self._take_over(partition, still):
                         return False
-            except KafkaTrouble as trouble:
+            except KafkaUnavailable as trouble:
                 await self._let_go(str(trouble))
                 raise Lost(str(trouble)) from trouble
             if not still():
@@ -306,7 +306,7 @@ class Engine:
                 for state, expected, batch, appending in batches:
                     if await appending != expected:
                         await self._find_own(state, expected, batch.values)
-            except KafkaTrouble as trouble:
+            except KafkaUnavailable as trouble:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
                 await self._let_go(str(trouble))
                 raise Lost(str(trouble)) from trouble
@@ -332,7 +332,7 @@ class Engine:
         return await decider.decide_all(fresh)
 
     async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
-        """A driver skipped a command. Raises KafkaTrouble if it still exists, so that it is fetched again."""
+        """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""
         what = f"commands partition {partition}: command {expected} was to come, and {came} came"
         begin, _ = await self.transport.commands_range(partition)
         if expected < begin:
@@ -344,7 +344,7 @@ class Engine:
             raise CommandsMissing(
                 f"{what}, {times} times: the topic must have cleanup.policy=delete and no transactional writers"
             )
-        raise KafkaTrouble(what)
+        raise KafkaUnavailable(what)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
         """Another writer's records are at the expected offset: read whether ours count all the same.
@@ -361,9 +361,9 @@ class Engine:
                         continue
                     record = decode_record(value)
                     if isinstance(record, Fence) and record.epoch == epoch + 1:
-                        raise KafkaTrouble(f"events partition {partition} was taken over by {record.writer}")
+                        raise KafkaUnavailable(f"events partition {partition} was taken over by {record.writer}")
         if found < len(values):
-            raise KafkaTrouble(f"events partition {partition}: {len(values) - found} of our records did not arrive")
+            raise KafkaUnavailable(f"events partition {partition}: {len(values) - found} of our records did not arrive")
         state.fold.pass_over(end - start - len(values))
 
 

@@ -35,7 +35,7 @@ from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
-from controller.stream.log.transport import KafkaTrouble, Transport
+from controller.stream.log.transport import KafkaUnavailable, Transport
 from controller.stream.worker.partition_brokers import PartitionCluster
 from events.catalog import Recorded
 from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
@@ -210,7 +210,7 @@ class PartitionSink:
             outbox, self._outbox = self._outbox, []
             try:
                 await self._put_some(outbox)
-            except KafkaTrouble as trouble:
+            except KafkaUnavailable as trouble:
                 self._around.on_trouble(f"commands were not taken: {trouble}")
                 return
             self._put += len(outbox)

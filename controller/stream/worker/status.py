@@ -13,7 +13,7 @@ import structlog
 
 from controller.engine.faults import Seldom, place_of, trace_of
 from controller.engine.reports import Reports
-from controller.stream.log.transport import KafkaTrouble
+from controller.stream.log.transport import KafkaUnavailable
 from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import OwnerTasks
 from controller.stream.worker.partition_decider import Duplicate, Fault
@@ -75,7 +75,7 @@ class WorkerStatus:
                     _, end = await asyncio.wait_for(engine.transport.commands_range(partition), LOOK_TIMEOUT_S)
                     self._ends[partition] = end
                 self._unreachable = None
-            except (KafkaTrouble, TimeoutError) as error:
+            except (KafkaUnavailable, TimeoutError) as error:
                 why = f"Kafka does not answer: {error or 'no answer in time'}"
                 if self._unreachable is None:
                     self._log.warning("Kafka lost", why=why)

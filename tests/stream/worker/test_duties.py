@@ -12,7 +12,7 @@ import pytest
 
 from controller.machine.commands.commands import ConfirmMetadata, FenceBroker, UnfenceBroker
 from controller.machine.decide import _DECIDERS
-from controller.stream.log.transport import KafkaTrouble
+from controller.stream.log.transport import KafkaUnavailable
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
 from events.codec import decode_event
@@ -186,7 +186,7 @@ async def test_a_worker_that_cannot_put_commands_says_so(tmp_path: Path, monkeyp
     worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
 
     async def refuse(*_: Any) -> Any:
-        raise KafkaTrouble("no room")
+        raise KafkaUnavailable("no room")
 
     monkeypatch.setattr(MemoryTransport, "put", refuse)
     kafka.put(create("a"))
