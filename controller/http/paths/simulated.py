@@ -27,7 +27,7 @@ DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 
-class BrokerShown(Protocol):
+class SimulatedBrokerState(Protocol):
     """What a simulated broker is set to be."""
 
     @property
@@ -48,8 +48,8 @@ class SimulatedBrokers(Protocol):
     """
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerShown]: ...
-    def add(self, rack: str | None = None) -> BrokerShown: ...
+    def brokers(self) -> Mapping[BrokerId, SimulatedBrokerState]: ...
+    def add(self, rack: str | None = None) -> SimulatedBrokerState: ...
     def stop_broker(self, broker_id: int) -> None: ...
     def start_broker(self, broker_id: int) -> None: ...
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
@@ -109,7 +109,7 @@ async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, a
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
-def _shape(broker: BrokerShown) -> SimulatedBrokerShape:
+def _shape(broker: SimulatedBrokerState) -> SimulatedBrokerShape:
     return SimulatedBrokerShape(
         broker_id=broker.broker_id, rack=broker.rack, running=broker.running, delay_ms=broker.delay_ms
     )

@@ -28,7 +28,7 @@ from events.names import BrokerId
 SIMULATED = "simulated-"
 
 
-class BrokerShown(msgspec.Struct, frozen=True):
+class SimulatedBrokerState(msgspec.Struct, frozen=True):
     """A simulated broker, as this gateway last changed it."""
 
     broker_id: BrokerId
@@ -40,14 +40,14 @@ class BrokerShown(msgspec.Struct, frozen=True):
 class GatewayBrokers:
     def __init__(self, node: GatewayNode) -> None:
         self._node = node
-        self._changed: dict[BrokerId, BrokerShown] = {}
+        self._changed: dict[BrokerId, SimulatedBrokerState] = {}
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerShown]:
+    def brokers(self) -> Mapping[BrokerId, SimulatedBrokerState]:
         """The brokers changed by this gateway."""
         return self._changed
 
-    def add(self, rack: str | None = None) -> BrokerShown:
+    def add(self, rack: str | None = None) -> SimulatedBrokerState:
         """Add a broker with the next free id."""
         known = self._node.store.durable_cluster.brokers
         broker_id = BrokerId(max([0, *known, *self._changed]) + 1)
@@ -61,7 +61,7 @@ class GatewayBrokers:
         at_ms = self._node.now_ms()
         fence = FenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason="stopped")
         self._node.broadcast([fence])
-        self._changed[broker.broker_id] = BrokerShown(broker.broker_id, broker.rack or "", running=False)
+        self._changed[broker.broker_id] = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=False)
 
     def start_broker(self, broker_id: int) -> None:
         """Raises UnknownBroker."""
@@ -73,7 +73,7 @@ class GatewayBrokers:
         broker = self._simulated(broker_id)
         if delay_ms:
             raise ValueError("delay_ms: brokers of stream workers cannot be made slow; allowed is 0")
-        shown = BrokerShown(broker.broker_id, broker.rack or "", running=not broker.fenced)
+        shown = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
         self._changed.setdefault(broker.broker_id, shown)
 
     def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> None:
@@ -88,7 +88,7 @@ class GatewayBrokers:
         )
         unfence = UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker_id, reason=reason)
         self._node.broadcast([register, unfence])
-        self._changed[broker_id] = BrokerShown(broker_id, rack, running=True)
+        self._changed[broker_id] = SimulatedBrokerState(broker_id, rack, running=True)
 
     def _simulated(self, broker_id: int) -> Broker:
         brokers = self._node.store.durable_cluster.brokers
