@@ -356,7 +356,7 @@ class GatewayNode:
 
     # --- the end
 
-    def take_no_more(self) -> None:
+    def stop_accepting(self) -> None:
         """Reject requests from now on."""
         self._stopping = True
 

@@ -293,7 +293,7 @@ class GatewayService:
             for each in self._partitions:
                 each.close()
             return
-        self.node.take_no_more()
+        self.node.stop_accepting()
         await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()

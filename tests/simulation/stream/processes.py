@@ -181,7 +181,7 @@ class GatewayProcess(Serving):
     async def stop(self) -> None:
         """SIGTERM, once its connections are gone."""
         self.alive = False
-        self.node.take_no_more()
+        self.node.stop_accepting()
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)

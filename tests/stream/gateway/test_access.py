@@ -255,7 +255,7 @@ async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Ri
         assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
         rig.work()
         assert codes(await pending) == {in_partition(1): denied}
-    rig.node.take_no_more()
+    rig.node.stop_accepting()
     rig.node.refusals.stop()
     command = put_last(rig)
     assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")

@@ -170,7 +170,7 @@ async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
 async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
     rig.begin()
     waiting = rig.request(*both())
-    rig.node.take_no_more()
+    rig.node.stop_accepting()
     assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
     rig.node.replies.abandon_all()
     assert waiting.cancelled()
