@@ -208,7 +208,7 @@ class PartitionState:
 
     # --- writing
 
-    def remember_requests(self) -> None:
+    def detect_duplicates(self) -> None:
         """Detect duplicate commands from here on. Everything accepted must be committed before."""
         if self._recent is None:
             assert not self._is_ahead, "the log has all events"
@@ -218,8 +218,8 @@ class PartitionState:
                 self._recent.note(decode_event(number, value))
 
     def decided_before(self, command: TopicCommand | ClusterCommand) -> bool:
-        """True if a command is a duplicate of one decided recently; after `remember_requests`."""
-        assert self._recent is not None, "remember_requests was called before"
+        """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
+        assert self._recent is not None, "detect_duplicates was called before"
         return self._recent.hold(command, self.fold.next_event)
 
     def decided(

@@ -108,7 +108,7 @@ class PartitionDecider:
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
-        self._partition.remember_requests()
+        self._partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         judged = await self._consulted_together([each for _, each in read if isinstance(each, TopicCommand)])
         batch = PartitionBatch()
