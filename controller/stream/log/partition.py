@@ -217,7 +217,7 @@ class PartitionState:
             for number, value in self.log.read(start):
                 self._recent.note(decode_event(number, value))
 
-    def decided_before(self, command: TopicCommand | ClusterCommand) -> bool:
+    def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
         """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
         assert self._recent is not None, "detect_duplicates was called before"
         return self._recent.hold(command, self.fold.next_event)

@@ -115,7 +115,7 @@ class PartitionDecider:
         for sourced, command in read:
             if isinstance(command, Fault):
                 self._pass_over(batch, command, None)
-            elif isinstance(command, _OF_CLIENTS) and self._partition.decided_before(command):
+            elif isinstance(command, _OF_CLIENTS) and self._partition.is_duplicate(command):
                 self._pass_over_copy(batch, sourced, command)
             else:
                 unheard = self._decide(batch, sourced, judged.get(id(command), command))
@@ -237,8 +237,8 @@ class PartitionDecider:
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
-        decided_before = self._partition.decided_before
-        needing = [each for each in commands if not decided_before(each) and _needs_a_word(state, each)]
+        is_duplicate = self._partition.is_duplicate
+        needing = [each for each in commands if not is_duplicate(each) and _needs_a_word(state, each)]
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:

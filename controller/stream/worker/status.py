@@ -107,7 +107,7 @@ class WorkerStatus:
                 trace=None if error is None else trace_of(error),
             )
 
-    def decided_before(self, copy: Duplicate) -> None:
+    def is_duplicate(self, copy: Duplicate) -> None:
         self._copies += 1
         self._log.info(
             "duplicate command passed over",

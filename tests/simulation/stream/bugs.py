@@ -75,7 +75,7 @@ _take = PartitionReader.take
 
 BUGS: Final[Bugs] = {
     "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
-    "a copy is decided": [(PartitionState, "decided_before", lambda *_: False)],
+    "a copy is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
     "the next owner does not know what was decided": [(PartitionState, "detect_duplicates", _remember_nothing)],
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],

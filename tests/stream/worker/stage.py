@@ -149,7 +149,7 @@ class Stage:
     def passed_over(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def decided_before(self, copy: Duplicate) -> None:
+    def is_duplicate(self, copy: Duplicate) -> None:
         self.copies.append(copy)
 
     def lost(self, why: str) -> None:

@@ -395,6 +395,6 @@ async def test_copies_are_known_for_so_many_events_whoever_decides(
             assert len(events_of(worker, 0)) == 5 + 4 * 3
         state = worker.state(0)
         state.detect_duplicates()
-        found.append([state.decided_before(command) for command in commands])
+        found.append([state.is_duplicate(command) for command in commands])
         await worker.close()
     assert found == [[False, True, True, True]] * 2
