@@ -92,7 +92,7 @@ class WorkerStatus:
         self._reports.committed(commands, len(records), seconds)
         self._reports.decided(records)
 
-    def passed_over(self, fault: Fault) -> None:
+    def skipped(self, fault: Fault) -> None:
         """Of similar faults one a minute is logged."""
         self._faults += 1
         error = fault.error

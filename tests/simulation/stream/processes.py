@@ -117,7 +117,7 @@ class WorkerProcess:
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self.world.done["decided"] += commands
 
-    def passed_over(self, fault: Fault) -> None:
+    def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
     def is_duplicate(self, copy: Duplicate) -> None:

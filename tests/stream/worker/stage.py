@@ -146,7 +146,7 @@ class Stage:
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self.records += records
 
-    def passed_over(self, fault: Fault) -> None:
+    def skipped(self, fault: Fault) -> None:
         self.faults.append(fault)
 
     def is_duplicate(self, copy: Duplicate) -> None:
