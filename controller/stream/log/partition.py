@@ -81,7 +81,7 @@ class CacheAhead(LogError):
         )
 
 
-class Reached(Fact, frozen=True):
+class StoredPosition(Fact, frozen=True):
     """The position of a folder in its events topic."""
 
     topic_id: str
@@ -270,7 +270,7 @@ class PartitionState:
                 self._recent.note(record)
 
     def _place(self) -> bytes:
-        return _encode(Reached(self.topic_id, self.fold.position))
+        return _encode(StoredPosition(self.topic_id, self.fold.position))
 
 
 def events_in(data: Path) -> int:
@@ -307,10 +307,10 @@ def _opened(
     return None
 
 
-def stored_place(log: RocksDbLog) -> Reached | None:
+def stored_place(log: RocksDbLog) -> StoredPosition | None:
     """The position stored in a partition's folder; None in an empty one. Raises msgspec.DecodeError."""
     value = log.get(POSITION)
-    return None if value is None else msgspec.msgpack.decode(value, type=Reached)
+    return None if value is None else msgspec.msgpack.decode(value, type=StoredPosition)
 
 
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:

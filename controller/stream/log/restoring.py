@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
 from controller.stream.log.folder import hold_folder
-from controller.stream.log.partition import Reached, stored_place
+from controller.stream.log.partition import StoredPosition, stored_place
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
@@ -95,7 +95,7 @@ class _Written(msgspec.Struct, frozen=True):
             yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, chunk or (), self.next_source))
 
 
-def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, Reached]:
+def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, StoredPosition]:
     found = []
     for path in (folder / f"partition-{number:05}" for folder in folders):
         if (path / "CURRENT").exists():
