@@ -116,7 +116,7 @@ class PartitionState:
     def __init__(
         self, log: RocksDbLog, partition: int, topic_id: str, *, answers: bool, partitions_cached: int
     ) -> None:
-        place = stored_place(log)
+        place = stored_position(log)
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
@@ -167,7 +167,7 @@ class PartitionState:
             why_not = begin_with_base(folder, archive, cluster_id, topic_id)
             log = opening() or opening()  # the first may be of a base that cannot be used
         assert log is not None, "an empty folder can be used"
-        if stored_place(log) is None and first_record:
+        if stored_position(log) is None and first_record:
             log.close()
             _replace(folder, aside)
             raise BeginningGone(partition, first_record, why_not)
@@ -179,7 +179,7 @@ class PartitionState:
     @property
     def kept(self) -> Position:
         """The committed position. Raises LogError."""
-        place = stored_place(self.log)
+        place = stored_position(self.log)
         return START if place is None else place.position
 
     # --- reading
@@ -307,7 +307,7 @@ def _opened(
     return None
 
 
-def stored_place(log: RocksDbLog) -> StoredPosition | None:
+def stored_position(log: RocksDbLog) -> StoredPosition | None:
     """The position stored in a partition's folder; None in an empty one. Raises msgspec.DecodeError."""
     value = log.get(POSITION)
     return None if value is None else msgspec.msgpack.decode(value, type=StoredPosition)
@@ -316,7 +316,7 @@ def stored_place(log: RocksDbLog) -> StoredPosition | None:
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
     """Why an opened cache is unusable; None if it is usable. Raises CacheAhead."""
     try:
-        place = stored_place(log)
+        place = stored_position(log)
     except msgspec.DecodeError as error:
         return f"its place in the events topic cannot be read: {error}"
     if place is None:

@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
 from controller.stream.log.folder import hold_folder
-from controller.stream.log.partition import StoredPosition, stored_place
+from controller.stream.log.partition import StoredPosition, stored_position
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
@@ -100,7 +100,7 @@ def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Lo
     for path in (folder / f"partition-{number:05}" for folder in folders):
         if (path / "CURRENT").exists():
             log = held.enter_context(closing(Look(path)))
-            reached = stored_place(log)
+            reached = stored_position(log)
             if reached is not None and log.next_offset == reached.position.next_event:
                 found.append((log, reached))
     if not found:
