@@ -47,7 +47,7 @@ from controller.stream.gateway.follower import Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
-from controller.stream.log.folder import archive_of, hold_folder
+from controller.stream.log.folder import archive_of, lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topics import (
@@ -326,7 +326,7 @@ def _gateway_id(data: Path) -> str:
 async def run_gateway(options: GatewayOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     stopping = stop_on_signals()
-    with hold_folder(options.data):
+    with lock_folder(options.data):
         finding = asyncio.create_task(
             reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
         )

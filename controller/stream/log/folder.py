@@ -32,7 +32,7 @@ class FolderHeld(OSError):
     """Another process uses the folder."""
 
 
-def hold_folder(folder: Path) -> IO[str]:
+def lock_folder(folder: Path) -> IO[str]:
     """Create the folder if missing, and lock it until the returned file is closed. Raises FolderHeld, and OSError for
     an unusable folder."""
     folder.mkdir(0o700, parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
-from controller.stream.log.folder import hold_folder
+from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import StoredPosition, stored_position
 from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
@@ -62,7 +62,7 @@ def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: S
         for folder in folders:
             if not folder.is_dir():
                 raise NotRestored(f"{folder} is not a folder")
-            held.enter_context(hold_folder(folder))
+            held.enter_context(lock_folder(folder))
         sources = [_furthest(held, folders, number) for number in range(wanted.partitions)]
         if any((folder / f"partition-{wanted.partitions:05}").exists() for folder in folders):
             raise NotRestored(f"the folders hold more than stream.partitions={wanted.partitions} partitions")

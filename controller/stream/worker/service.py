@@ -35,7 +35,7 @@ from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.folder import archive_of, hold_folder
+from controller.stream.log.folder import archive_of, lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnreachable, TopicWatch, Wanted, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
@@ -87,7 +87,7 @@ class Worker:
         self._log = structlog.get_logger("topicwright")
         self._signer = head_signer(settings)
         self._policies = policy_runner(settings, metrics)
-        self._folder = hold_folder(options.data)
+        self._folder = lock_folder(options.data)
         decisions = settings.log_level in ("debug", "info")
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
         self._status = WorkerStatus(self._reports)
