@@ -28,12 +28,12 @@ from projections.store.archived.bases import check_tree
 LOCK = "process.lock"
 
 
-class FolderHeld(OSError):
+class FolderLocked(OSError):
     """Another process uses the folder."""
 
 
 def lock_folder(folder: Path) -> IO[str]:
-    """Create the folder if missing, and lock it until the returned file is closed. Raises FolderHeld, and OSError for
+    """Create the folder if missing, and lock it until the returned file is closed. Raises FolderLocked, and OSError for
     an unusable folder."""
     folder.mkdir(0o700, parents=True, exist_ok=True)
     file = (folder / LOCK).open("a+")
@@ -43,7 +43,7 @@ def lock_folder(folder: Path) -> IO[str]:
         file.seek(0)
         holder = file.read().strip() or "another process"
         file.close()
-        raise FolderHeld(f"{folder} is used by process {holder}: stop it, or choose another with --data") from None
+        raise FolderLocked(f"{folder} is used by process {holder}: stop it, or choose another with --data") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()

@@ -76,7 +76,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """The parts of one `worker` process. Locks the folder. Raises FolderHeld, PolicyLoadError and SettingsError."""
+    """The parts of one `worker` process. Locks the folder. Raises FolderLocked, PolicyLoadError and SettingsError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
