@@ -74,7 +74,7 @@ def archive_of(settings: ServeSettings) -> ArchiveOf | None:
     return lambda partition: open_store(within(url, f"partition-{partition:05}"))
 
 
-def begin_with_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
+def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
     """Create a partition's folder from the newest usable base. Returns "" or why there is none."""
     if place is None:
         return NO_ARCHIVE

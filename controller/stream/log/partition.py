@@ -28,7 +28,7 @@ from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import decode_answers
-from controller.stream.log.folder import NO_ARCHIVE, BeginningGone, begin_with_base
+from controller.stream.log.folder import NO_ARCHIVE, BeginningGone, start_from_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
@@ -164,7 +164,7 @@ class PartitionState:
         opening = partial(_opened, folder, aside, cluster_id, topic_id, memory.cache_bytes, first_record)
         log, why_not = opening() if (folder / "CURRENT").exists() else None, NO_ARCHIVE
         if log is None:
-            why_not = begin_with_base(folder, archive, cluster_id, topic_id)
+            why_not = start_from_base(folder, archive, cluster_id, topic_id)
             log = opening() or opening()  # the first may be of a base that cannot be used
         assert log is not None, "an empty folder can be used"
         if stored_position(log) is None and first_record:
