@@ -55,7 +55,7 @@ ArchiveOf = Callable[[int], ArchiveStore]
 """The archive of each partition."""
 
 
-class BeginningGone(LogCorrupted):
+class FirstRecordsDeleted(LogCorrupted):
     """Kafka no longer has the first records of a partition, and there is no base."""
 
     def __init__(self, partition: int, first: int, why_no_base: str) -> None:

@@ -28,7 +28,7 @@ from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import decode_answers
-from controller.stream.log.folder import NO_ARCHIVE, BeginningGone, start_from_base
+from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
@@ -153,7 +153,7 @@ class PartitionState:
 
         `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first record in Kafka. A folder
         that is damaged, of a newer release, or without records before `first_record` is replaced; if nothing can
-        replace it, it stays, and BeginningGone is raised. A folder with events of another cluster or events topic stays
+        replace it, it stays, and FirstRecordsDeleted is raised. A folder with events of another cluster or events topic stays
         too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another process
         has the folder.
         """
@@ -170,7 +170,7 @@ class PartitionState:
         if stored_position(log) is None and first_record:
             log.close()
             _replace(folder, aside)
-            raise BeginningGone(partition, first_record, why_not)
+            raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
             log.note(note(replace(archive_status(log), url=archive.url)))

@@ -10,7 +10,7 @@ import pytest
 
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.log.folder import BeginningGone
+from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
@@ -177,7 +177,7 @@ def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_pat
         (folder / "CURRENT").rename(folder / "CURRENT.lost")
     before = {path.name for path in folder.iterdir() if path.suffix == ".lost"}
     for _ in range(2):
-        with pytest.raises(BeginningGone, match=f"begins at record {first} in Kafka"):
+        with pytest.raises(FirstRecordsDeleted, match=f"begins at record {first} in Kafka"):
             opened(tmp_path / "worker", first_record=first)
     assert before <= {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]

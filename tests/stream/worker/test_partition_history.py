@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from controller.serving.history import archiving
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log.folder import BeginningGone, archive_of
+from controller.stream.log.folder import FirstRecordsDeleted, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.owner_tasks import PartitionHistory
@@ -269,12 +269,14 @@ async def test_where_kafka_has_the_beginning_no_more_a_base_is_needed(partitions
         pass
     with closing(partitions.gateway("behind", first_record=newest.kafka_offset)):
         assert partitions.began_at > newest.kafka_offset, "it has all that it needs"
-    with pytest.raises(BeginningGone, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"):
+    with pytest.raises(
+        FirstRecordsDeleted, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"
+    ):
         partitions.gateway("none", archive=False, first_record=5)
     turn_a_byte(newest_file(partitions, "part"))
     with closing(partitions.gateway("older", first_record=older.kafka_offset)):
         assert partitions.began_at == older.kafka_offset
-    with pytest.raises(BeginningGone, match="the newest is older"):
+    with pytest.raises(FirstRecordsDeleted, match="the newest is older"):
         partitions.gateway("too late", first_record=newest.kafka_offset)
 
 
