@@ -14,7 +14,7 @@ from controller.serving.process import reached
 from controller.serving.reach_cluster import security_in
 from controller.settings.load import SettingsError, load_settings
 from controller.stream.log.restoring import NotRestored, restore_topic
-from controller.stream.log.topics import KafkaUnreachable, Wanted
+from controller.stream.log.topics import KafkaUnreachable, RequiredTopics
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 
@@ -22,7 +22,7 @@ from projections.replay.errors import ReplayError
 def restore(options: argparse.Namespace) -> int:
     """Write the topic; the exit code."""
     try:
-        wanted = Wanted.by(load_settings(options.config, options.set))
+        wanted = RequiredTopics.by(load_settings(options.config, options.set))
         security = security_in(options.kafka_properties, "--kafka-properties")
         restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
         restored = asyncio.run(

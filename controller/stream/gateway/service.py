@@ -52,8 +52,8 @@ from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topics import (
     KafkaUnreachable,
+    RequiredTopics,
     TopicWatch,
-    Wanted,
     offset_ranges,
     prepare_gateways_topic,
     prepare_topics,
@@ -341,6 +341,6 @@ def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
+    topics = prepare_topics(options.properties, RequiredTopics.by(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
     return topics, offset_ranges(options.properties, topics.events, topics.partitions)

@@ -25,7 +25,7 @@ from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import StoredPosition, stored_position
-from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
+from controller.stream.log.topics import RequiredTopics, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, Position, encode_record
@@ -52,7 +52,9 @@ class Restored(msgspec.Struct, frozen=True):
     """Undecided commands that Kafka lacks."""
 
 
-def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: Sequence[Path]) -> list[Restored]:
+def restore_topic(
+    bootstrap: str, security: Security, wanted: RequiredTopics, folders: Sequence[Path]
+) -> list[Restored]:
     """Create the missing topics, and write the events topic.
 
     Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for unreadable folders.

@@ -52,7 +52,7 @@ class TopicsMismatch(SettingsError):
     """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RequiredTopics(msgspec.Struct, frozen=True):
     """The required topics; a `replication_factor` of -1 depends on the number of brokers."""
 
     commands: str
@@ -61,7 +61,7 @@ class Wanted(msgspec.Struct, frozen=True):
     replication_factor: int
 
     @classmethod
-    def by(cls, settings: ServeSettings) -> Wanted:
+    def by(cls, settings: ServeSettings) -> RequiredTopics:
         return cls(
             settings.stream_commands_topic,
             settings.stream_events_topic,
@@ -70,7 +70,7 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-def prepare_topics(properties: Mapping[str, Any], wanted: Wanted, data: Path) -> Topics:
+def prepare_topics(properties: Mapping[str, Any], wanted: RequiredTopics, data: Path) -> Topics:
     """Create the missing topics, check all, and return their descriptions. If the folder `data` holds events, a missing
     topic is an error: Kafka has lost it.
 
@@ -100,7 +100,7 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) -> None:
+def _make_missing(admin: AdminClient, wanted: RequiredTopics, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
     factor = wanted.replication_factor
     if factor < 1:

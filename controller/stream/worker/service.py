@@ -37,7 +37,7 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import archive_of, lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import KafkaUnreachable, TopicWatch, Wanted, prepare_topics
+from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
@@ -156,7 +156,7 @@ class Worker:
 
     async def _topics(self) -> Topics:
         options = self.options
-        wanted = Wanted.by(options.settings)
+        wanted = RequiredTopics.by(options.settings)
         return await reached(
             "Kafka",
             lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),

@@ -18,7 +18,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.stream.log import topics
-from controller.stream.log.topics import KafkaUnreachable, TopicGone, TopicsMismatch, TopicWatch, Wanted, prepare_topics
+from controller.stream.log.topics import (
+    KafkaUnreachable,
+    RequiredTopics,
+    TopicGone,
+    TopicsMismatch,
+    TopicWatch,
+    prepare_topics,
+)
 from controller.stream.log.transport import Topics
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -28,10 +35,10 @@ EMPTY = Path(os.devnull)
 
 
 @pytest.fixture
-def wanted() -> Wanted:
+def wanted() -> RequiredTopics:
     """Topics of names that no other test has."""
     name = f"topics-{uuid.uuid4().hex[:12]}"
-    return Wanted(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
+    return RequiredTopics(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
 
 
 def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
@@ -39,7 +46,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
     admin.create_topics([NewTopic(name, partitions, replicas, config=configs)])[name].result(30)
 
 
-def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
+def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
     """As the services do it: the broker that answers may not know yet what was just made."""
     deadline = time.monotonic() + 60
     while True:
@@ -50,12 +57,12 @@ def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
             time.sleep(0.1)
 
 
-def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wanted: Wanted) -> None:
+def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wanted: RequiredTopics) -> None:
     made = prepared(stream_kafka, wanted)
     assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
     assert prepared(stream_kafka, wanted) == made, "and again: nothing is made twice"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
-        prepared(stream_kafka, Wanted(wanted.commands, wanted.events, 4, replication_factor=2))
+        prepared(stream_kafka, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +93,7 @@ def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wante
 )
 def test_topics_that_are_not_what_they_must_be_are_refused(
     stream_kafka: ReferenceKafka,
-    wanted: Wanted,
+    wanted: RequiredTopics,
     commands: tuple[int, int, dict[str, str]],
     events: tuple[int, int, dict[str, str]],
     says: str,
