@@ -22,7 +22,7 @@ from projections.replay.errors import ReplayError
 def restore(options: argparse.Namespace) -> int:
     """Write the topic; the exit code."""
     try:
-        wanted = RequiredTopics.by(load_settings(options.config, options.set))
+        wanted = RequiredTopics.of(load_settings(options.config, options.set))
         security = security_in(options.kafka_properties, "--kafka-properties")
         restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
         restored = asyncio.run(

@@ -341,6 +341,6 @@ def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, RequiredTopics.by(settings), options.data)
+    topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
     return topics, offset_ranges(options.properties, topics.events, topics.partitions)

@@ -156,7 +156,7 @@ class Worker:
 
     async def _topics(self) -> Topics:
         options = self.options
-        wanted = RequiredTopics.by(options.settings)
+        wanted = RequiredTopics.of(options.settings)
         return await reached(
             "Kafka",
             lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
