@@ -58,7 +58,7 @@ class Driver(Protocol):
         """
         ...
 
-    def claim_anew(self) -> None:
+    def claim_again(self) -> None:
         """Claim the partitions again, because Kafka rejected the worker's own commands."""
         ...
 
@@ -112,7 +112,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                     else:
                         await self._feed()
                 except Lost:
-                    self.claim_anew()
+                    self.claim_again()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(stopping.wait(), RETRY_S)
         finally:
@@ -121,7 +121,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 await self._commit
             await close_client(consumer)
 
-    def claim_anew(self) -> None:
+    def claim_again(self) -> None:
         self._claimed = -1
 
     # --- called by the group

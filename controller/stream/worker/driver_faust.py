@@ -60,7 +60,7 @@ class FaustDriver:
             await asyncio.gather(*ended, *working, return_exceptions=True)
         await app.stop()
 
-    def claim_anew(self) -> None:
+    def claim_again(self) -> None:
         self._lost.set()
 
     def _make_app(self) -> Any:

@@ -191,7 +191,7 @@ class Worker:
 
         def troubled(why: str) -> None:
             self._status.lost(why)
-            driver.claim_anew()
+            driver.claim_again()
 
         def history_of(partition: PartitionState) -> PartitionHistory:
             assert archive is not None

@@ -107,7 +107,7 @@ class WorkerProcess:
             state.close()
 
     def _troubled(self, why: str) -> None:
-        self.driver.claim_anew()
+        self.driver.claim_again()
 
     # --- reported by the engine
 
