@@ -12,7 +12,7 @@ from controller.cli.commands import COMMANDS, Parsers, later
 
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
-    from controller.stream.worker.owner_tasks import MakeFleet
+    from controller.stream.worker.owner_tasks import MakeBrokers
     from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")
@@ -85,7 +85,7 @@ def _driver(name: str) -> MakeDriver:
 class _Fleet(NamedTuple):
     """Simulated brokers, or the addresses of a cluster, empty for that of --bootstrap."""
 
-    simulated: MakeFleet | None = None
+    simulated: MakeBrokers | None = None
     cluster: str = ""
 
 

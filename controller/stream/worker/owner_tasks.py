@@ -110,7 +110,7 @@ class PartitionHistory:
         self._base_start = base.start
 
 
-MakeFleet = Callable[[PartitionState], Fleet]
+MakeBrokers = Callable[[PartitionState], Fleet]
 """The brokers of one partition, as its owner sees them."""
 
 
@@ -122,7 +122,7 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
     """A unique request id; the text names its origin."""
-    make_fleet: MakeFleet
+    make_fleet: MakeBrokers
     on_trouble: Callable[[str], None]
     """Kafka rejected commands: the partitions must be claimed again."""
     on_failure: Callable[[BaseException], None]

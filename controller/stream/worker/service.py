@@ -41,7 +41,7 @@ from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, Topic
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
-from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, WorkerContext
+from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import partition_clusters
 from controller.stream.worker.status import WorkerStatus
 
@@ -61,7 +61,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     settings: ServeSettings
     make_driver: MakeDriver
-    make_fleet: MakeFleet | None = None
+    make_fleet: MakeBrokers | None = None
     """The brokers of a partition; None with a target cluster."""
     cluster: str = ""
     """The target cluster (HOST:PORT[,…]); empty for the Kafka that holds the log."""
@@ -165,7 +165,7 @@ class Worker:
             bootstrap=options.bootstrap,
         )
 
-    async def _fleet(self, topics: Topics) -> MakeFleet:
+    async def _fleet(self, topics: Topics) -> MakeBrokers:
         """The broker set of each partition. Raises SettingsError."""
         options, settings = self.options, self.options.settings
         if options.make_fleet is not None:
@@ -186,7 +186,7 @@ class Worker:
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
 
-    def _driver(self, topics: Topics, make_fleet: MakeFleet) -> Driver:
+    def _driver(self, topics: Topics, make_fleet: MakeBrokers) -> Driver:
         options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
 
         def troubled(why: str) -> None:

@@ -15,7 +15,7 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeFleet, OwnerTasks, PartitionHistory, WorkerContext
+from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
@@ -91,7 +91,7 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
+        self, name: str, make_fleet: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
     ) -> OwnerTasks:
         return OwnerTasks(
             WorkerContext(
