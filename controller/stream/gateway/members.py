@@ -125,7 +125,7 @@ def node_of(gateway: Announcement, listener: str | None) -> Node:
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
-class Presence:
+class Heartbeats:
     """Sends the heartbeats of this gateway, one of `members`, to `topic`. Without an own heartbeat for a session
     timeout it has lost Kafka."""
 

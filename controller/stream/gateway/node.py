@@ -60,7 +60,7 @@ from controller.machine.keeping import is_short
 from controller.machine.state import State
 from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.members import Presence
+from controller.stream.gateway.members import Heartbeats
 from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
@@ -180,7 +180,7 @@ class GatewayNode:
         self,
         partitions: Sequence[PartitionState],
         topics: Topics,
-        presence: Presence,
+        presence: Heartbeats,
         producer: Producing,
         *,
         boot_id: str,

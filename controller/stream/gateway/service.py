@@ -44,7 +44,7 @@ from controller.serving.process import (
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.follower import Follower
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import archive_of, lock_folder
@@ -212,7 +212,7 @@ class GatewayService:
         )
         members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
-        self._presence = Presence(members, self._producer, settings.stream_gateways_topic)
+        self._presence = Heartbeats(members, self._producer, settings.stream_gateways_topic)
         self.node = GatewayNode(
             self._partitions,
             self._topics,

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, Presence, StreamGateway
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group, PlainDriver
@@ -138,7 +138,7 @@ class GatewayProcess(Serving):
         producer = SimulatedProducer(self.link)
         own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
         members = Members(own, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
-        self._presence = Presence(members, producer, GATEWAYS)
+        self._presence = Heartbeats(members, producer, GATEWAYS)
         self.node = GatewayNode(
             [
                 PartitionState.open(

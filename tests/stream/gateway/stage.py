@@ -16,8 +16,8 @@ from controller.stream.gateway.follower import FollowedEvents, Record
 from controller.stream.gateway.members import (
     ANNOUNCEMENT_VERSION,
     Announcement,
+    Heartbeats,
     Members,
-    Presence,
     StreamGateway,
     encode_announcement,
 )
@@ -55,7 +55,7 @@ class Rig:
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
         self.members = Members(own, session_s=SESSION_S, clock=self.clock)
-        self.presence = Presence(self.members, self, "gateways")
+        self.presence = Heartbeats(self.members, self, "gateways")
         self.node = GatewayNode(
             [_opened(folder / "gateway", number, answers=True) for number in range(PARTITIONS)],
             TOPICS,
