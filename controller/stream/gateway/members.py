@@ -103,7 +103,7 @@ class Members:
             self._heard = {gateway_id: each for gateway_id, each in self._heard.items() if gateway_id in live}
 
     @property
-    def heard_own(self) -> bool:
+    def has_own_heartbeat(self) -> bool:
         """True once this gateway has received its own heartbeat."""
         return self.own.gateway_id in self._heard
 

@@ -317,7 +317,9 @@ class GatewayNode:
     @property
     def caught_up(self) -> bool:
         """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
-        return not self._unread and self._presence.members.heard_own and bool(self.store.durable_cluster.release)
+        return (
+            not self._unread and self._presence.members.has_own_heartbeat and bool(self.store.durable_cluster.release)
+        )
 
     def take(self, batch: FollowedEvents) -> None:
         """Apply a batch of records, and answer the waiting requests."""
