@@ -86,7 +86,7 @@ class Members:
         self._heard: dict[str, tuple[float, Announcement]] = {}
         self._began = clock()
 
-    def hear(self, value: bytes) -> None:
+    def on_heartbeat(self, value: bytes) -> None:
         """Process a heartbeat; unreadable ones are skipped, because heartbeats are not part of the history."""
         try:
             heard = _decode(value)

@@ -343,7 +343,7 @@ class GatewayNode:
 
     def _accept(self, record: Record) -> tuple[int, Accepted] | None:
         if record.topic == self._presence.topic:
-            self._presence.members.hear(record.value)
+            self._presence.members.on_heartbeat(record.value)
             return None
         accepted = self.partitions[record.partition].accept(record.offset, record.value)
         return None if accepted is None else (record.partition, accepted)

@@ -83,7 +83,7 @@ class Rig:
             for broker in range(1, brokers + 1):
                 worker.decide(*joined(broker))
         self.read(ended=True)
-        self.hear(self.members.own)
+        self.on_heartbeat(self.members.own)
 
     def work(self, *, acknowledge_first: bool = True) -> None:
         """Kafka takes what was put, workers decide it and brokers confirm, the gateway reads the decisions."""
@@ -115,7 +115,7 @@ class Rig:
         ends = frozenset(("events", number) for number in range(PARTITIONS)) if ended else frozenset()
         self.node.take(FollowedEvents(tuple(records), ends))
 
-    def hear(self, announcement: Announcement) -> None:
+    def on_heartbeat(self, announcement: Announcement) -> None:
         self.node.take(FollowedEvents((Record("gateways", 0, 0, encode_announcement(announcement)),), frozenset()))
 
     def request(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:

@@ -321,8 +321,8 @@ def at_two_listeners(gateway_id: str) -> Announcement:
 async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
     rig.members.own = at_two_listeners("a-gateway")
     rig.begin(brokers=1)
-    rig.hear(at_two_listeners("b-gateway"))
-    rig.hear(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
+    rig.on_heartbeat(at_two_listeners("b-gateway"))
+    rig.on_heartbeat(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
     secured = rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
     assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
         (1, "a-gateway", 9093),

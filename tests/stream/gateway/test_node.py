@@ -30,7 +30,7 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
     assert not rig.node.caught_up
     rig.read(ended=True)
     assert not rig.node.caught_up, "no worker has said what the settings are"
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     for worker in rig.workers[:1]:
         worker.fence()
     rig.read()
@@ -123,7 +123,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     assert rig.put == []
     with pytest.raises(NotProduced):
         rig.node.broadcast(joined(4))
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     rig.presence.announce()
     assert rig.node.storage_error is None
     pending = rig.request(*both())
@@ -197,11 +197,11 @@ def other(gateway_id: str, **fields: Any) -> Announcement:
 async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
     rig.begin()
     assert [(node.node_id, node.host) for node in rig.gateway.nodes()] == [(n, "gateway-a") for n in (1, 2, 3)]
-    rig.hear(other("b-gateway"))
+    rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [(1, "gateway-a"), (2, "b-gateway"), (3, "gateway-a")]
     assert rig.gateway.controller_id() == 1
     for name in ("0-gateway", "c-gateway", "d-gateway"):
-        rig.hear(other(name))
+        rig.on_heartbeat(other(name))
     nodes = rig.gateway.nodes()
     assert [node.host for node in nodes] == ["0-gateway", "gateway-a", "b-gateway", "c-gateway", "d-gateway"]
     assert [node.node_id for node in nodes] == [1, 2, 3, node_id_of("c-gateway"), node_id_of("d-gateway")]
@@ -211,21 +211,21 @@ async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) ->
 @on_virtual_time
 async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
     rig.begin()
-    rig.hear(other("b-gateway"))
-    rig.hear(other("c-gateway"))
-    rig.hear(other("c-gateway", leaving=True))
+    rig.on_heartbeat(other("b-gateway"))
+    rig.on_heartbeat(other("c-gateway"))
+    rig.on_heartbeat(other("c-gateway", leaving=True))
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway", "b-gateway"]
     rig.clock.now_s += SESSION_S + 1
     assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
     assert list(rig.members._heard) == ["a-gateway"], "nothing is kept of those that died"
-    rig.members.hear(b"\xc1 not an announcement")
-    rig.members.hear(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
+    rig.members.on_heartbeat(b"\xc1 not an announcement")
+    rig.members.on_heartbeat(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
     for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
-        rig.hear(other("b-gateway", host=host, port=port))
-        rig.hear(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
-    rig.members.hear(encode_announcement(other("a-gateway", process="an earlier one")))
+        rig.on_heartbeat(other("b-gateway", host=host, port=port))
+        rig.on_heartbeat(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
+    rig.members.on_heartbeat(encode_announcement(other("a-gateway", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
 
 
@@ -243,7 +243,7 @@ async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_besi
         (register, unfence) = joined(1)
         worker.decide(replace(register, endpoints=(Endpoint("PLAINTEXT", "kafka", 19092),)), unfence)
     rig.read(ended=True)
-    rig.hear(other("b-gateway"))
+    rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [
         (1, "kafka"),
         (node_id_of("a-gateway"), "gateway-a"),

@@ -30,7 +30,7 @@ WITHIN_S = 240
 
 @pytest.fixture(scope="module")
 def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
-    """Two gateways and a worker; a gateway that does not hear another for some seconds leaves it out."""
+    """Two gateways and a worker; a gateway that does not on_heartbeat another for some seconds leaves it out."""
     settings = {"num.partitions": "2"}
     with stream(tmp_path_factory.mktemp("gateways") / "s", kafka44.bootstrap, "gateways", settings, gateways=0) as one:
         for _ in range(2):
