@@ -302,7 +302,7 @@ class GatewayNode:
 
     def _time_is_up(self, pending: PendingRequest) -> None:
         for topic in pending.unanswered():
-            if self._sender.is_untaken(pending.request_id, topic):
+            if self._sender.is_unacknowledged(pending.request_id, topic):
                 self._answer_error(pending.request_id, topic, ErrorCode.NOT_CONTROLLER, NOT_TAKEN)
             else:
                 self._answer_error(pending.request_id, topic, ErrorCode.REQUEST_TIMED_OUT, NOT_DECIDED)

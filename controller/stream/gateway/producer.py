@@ -174,7 +174,7 @@ class CommandSender:
         for number in numbers:
             self._producer.produce(self._topic, number, b"", value, _note_loss)
 
-    def is_untaken(self, request_id: RequestId, topic: TopicName) -> bool:
+    def is_unacknowledged(self, request_id: RequestId, topic: TopicName) -> bool:
         """True if Kafka has not acknowledged a command yet."""
         return (request_id, topic) in self._untaken
 
