@@ -229,11 +229,11 @@ class PartitionState:
 
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
-        records = self.decided_with_it(at_ms, cause, events, values)
+        records = self.decided_in_same_record(at_ms, cause, events, values)
         self.fold.take_own(source_offset)
         return records
 
-    def decided_with_it(
+    def decided_in_same_record(
         self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
         """As `decided`, for a further decision in the same record."""

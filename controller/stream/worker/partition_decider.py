@@ -206,7 +206,7 @@ class PartitionDecider:
         try:
             more = decide(self._partition.state, said)
             cause, their_values = _encoded(said, more)
-            batch.records += self._partition.decided_with_it(said.at_ms, cause, more.events, their_values)
+            batch.records += self._partition.decided_in_same_record(said.at_ms, cause, more.events, their_values)
         except LogError:
             raise
         except Exception as error:
