@@ -1,6 +1,6 @@
-"""Events about who may come in, what they may do, and how much: credentials, access control entries, quotas, refusals.
+"""Events of access: credentials, access control entries, quotas, refused requests.
 
-They concern the whole cluster and belong to no topic. `events.catalog` has the others, and says what holds of all.
+They concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Every event that a log can hold, each field described.
+"""Every event that a log can hold, with its fields.
 
-An event is a fact in the past tense: it carries what was chosen (replicas, topic id, resolved counts, the policy's
-verdict), never what should be worked out again. Rules may change tomorrow without changing yesterday.
+An event is a fact in the past tense. It carries what was chosen (replicas, topic id, resolved counts, the policy's
+verdict), never something to compute again: rules may change without changing the past.
 
-Events are frozen structs that encode as tagged arrays (see `events.codec`): a field is only ever added at the end,
-with a default; anything else is a new event version and an entry in `events.codec.UPCASTS`.
+Events are frozen structs that encode as tagged arrays (see `events.codec`). New fields go to the end, with a default;
+any other change needs a new event version.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what: see
-`events.access`.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events of access.
 """
 
 from __future__ import annotations

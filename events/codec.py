@@ -10,7 +10,6 @@ Only the log holds secrets, because logins are checked against them. All that sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Union
 
 import msgspec
@@ -38,9 +37,6 @@ from events.values import Fact
 UNREADABLE = (ValueError, RecursionError)
 """What msgspec raises for invalid bytes: DecodeError or UnicodeDecodeError, both ValueErrors, or RecursionError for
 deep nesting."""
-UPCASTS: dict[int, Callable[[list[Any]], list[Any]]] = {}
-"""`UPCASTS[n]` takes the array of an event written in version n (its type first) and returns the array of the same
-event in version n + 1. Version 1 is the first, so there is nothing to raise yet."""
 
 
 class EventDecodeError(Exception):
@@ -123,8 +119,8 @@ def decode_event(offset: int, value: bytes) -> Recorded:
         if envelope.version == EVENT_VERSION:
             return Recorded(Offset(offset), envelope.at_ms, envelope.cause, envelope.event)
     except UNREADABLE as error:
-        return _decode_other_version(offset, value, str(error))
-    return _decode_other_version(offset, value, f"version {envelope.version}")
+        raise _undecodable(offset, value, str(error)) from None
+    raise _undecodable(offset, value, "")
 
 
 def topic_of(offset: int, value: bytes) -> TopicName | None:
@@ -147,24 +143,14 @@ def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
     return getattr(decode_event(offset, value).event, "topic", None), OF_NO_PARTITION
 
 
-def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:
+def _undecodable(offset: int, value: bytes, why: str) -> EventDecodeError:
     try:
         raw = _raw_decoder.decode(value)
     except UNREADABLE:
-        raise EventDecodeError(offset, f"not an event: {why}") from None
-    if raw.version > EVENT_VERSION:
-        raise EventDecodeError(
-            offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}"
-        )
+        return EventDecodeError(offset, f"not an event: {why}")
     if raw.version == EVENT_VERSION:
-        raise EventDecodeError(offset, _what_is_wrong(raw.event, why))
-    event = raw.event
-    try:
-        for version in range(raw.version, EVENT_VERSION):
-            event = UPCASTS[version](event)
-        return Recorded(Offset(offset), raw.at_ms, raw.cause, msgspec.convert(event, Event))
-    except (LookupError, TypeError, ValueError) as error:
-        raise EventDecodeError(offset, f"cannot be raised from event version {raw.version}: {error}") from None
+        return EventDecodeError(offset, _what_is_wrong(raw.event, why))
+    return EventDecodeError(offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}")
 
 
 def _what_is_wrong(event: list[Any], why: str) -> str:

@@ -1,7 +1,7 @@
-"""Whose decisions a log holds beside its own: those of another controller of the quorum, found in the metadata log.
+"""Events that another controller of the quorum decided, found in the metadata log.
 
-Their events have the command FOLLOW as their cause, and a request id that says where they were found: in a batch, who
-led and in which epoch; or in a snapshot, of which it is not known who decided what.
+Their cause has the command FOLLOW, and a request id that tells their origin: a batch, with its leader and epoch, or a
+snapshot, whose decisions have no known author.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLLOW: Final = "FollowController"
 """The command in the cause of events that another controller decided."""
 _NOT_INDEXED: Final = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
 """Commands whose events no client requested: they are in no request index."""
-_NOBODY: Final = -1
+_UNKNOWN: Final = -1
 _ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\d{1,19})")
 
 
@@ -40,31 +40,31 @@ class ExternalDecision(msgspec.Struct, frozen=True):
     @property
     def request_id(self) -> RequestId:
         """Replaces the request id of a client."""
-        found = f"controller-{self.node_id}" if self.node_id != _NOBODY else "snapshot"
+        found = f"controller-{self.node_id}" if self.node_id != _UNKNOWN else "snapshot"
         return RequestId(f"{found}-epoch-{self.leader_epoch}-offset-{self.offset}")
 
     @property
     def leader(self) -> str:
         """The deciding controller, for display."""
-        return f"Kafka's controller {self.node_id}" if self.node_id != _NOBODY else "the cluster"
+        return f"Kafka's controller {self.node_id}" if self.node_id != _UNKNOWN else "the cluster"
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The deciding controller and its epoch, for display."""
-        if self.node_id == _NOBODY:
+        if self.node_id == _UNKNOWN:
             return f"as a snapshot of epoch {self.leader_epoch} has it"
         return f"decided by {self.leader}, which led epoch {self.leader_epoch}"
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """The offset in the metadata log, for display."""
-        begins = "up to" if self.node_id == _NOBODY else "from"
+        begins = "up to" if self.node_id == _UNKNOWN else "from"
         return f"{begins} offset {self.offset} of the metadata log"
 
 
 def skipped_snapshot(skipped: HistorySkipped) -> ExternalDecision:
     """The snapshot that replaced skipped history."""
-    return ExternalDecision(_NOBODY, skipped.leader_epoch, skipped.end_offset)
+    return ExternalDecision(_UNKNOWN, skipped.leader_epoch, skipped.end_offset)
 
 
 def external_decision(cause: Cause) -> ExternalDecision | None:
@@ -73,7 +73,7 @@ def external_decision(cause: Cause) -> ExternalDecision | None:
     if found is None:
         return None
     node_id, epoch, offset = found.groups()
-    return ExternalDecision(_NOBODY if node_id is None else int(node_id), int(epoch), int(offset))
+    return ExternalDecision(_UNKNOWN if node_id is None else int(node_id), int(epoch), int(offset))
 
 
 def request_of(record: Recorded) -> str:

@@ -1,4 +1,4 @@
-"""The identifiers that everything else is said in, each a type of its own."""
+"""The identifiers of topics, brokers, requests and events, each with a type of its own."""
 
 from typing import NewType
 

@@ -1,7 +1,7 @@
-"""What events are made of: the values that stand in their fields, each described.
+"""The values in the fields of events.
 
-The rules of `events.catalog` hold here too: frozen structs that encode as arrays, whose fields are only ever added at
-the end, with a default.
+The rules of `events.catalog` hold here too: frozen structs that encode as arrays; new fields go to the end, with a
+default.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The event log: the port that deciding writes to and seeing reads from.
+"""The event log: the port that deciding writes to, and that queries read from.
 
-What a log is for. It holds events, numbered from 0 without gaps, and the state that they lead to, and moves both in
-one atomic step: a `Commit`. So after any crash the state is the state of exactly the events that are there.
+A log holds events, numbered from 0 without gaps, and the state that they lead to. It changes both in one atomic step, a
+`Commit`. So after any crash the state is that of exactly the stored events.
 
-Method. The log knows bytes only. A commit carries each event's bytes with the two keys by which people ask for events
-later (shard and request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes
-everything written so far survive a power cut, and may run in another thread, so that many commits share one sync.
-Answer nobody before `durable_offset` has passed the events that the answer rests on.
+Method. The log knows bytes only. A commit carries each event's bytes with the two keys of its indexes (shard and
+request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes everything written so
+far survive a power cut, and may run in another thread, so that many commits share one sync. Answer nobody before
+`durable_offset` has passed the events that the answer relies on.
 
-When writing or flushing fails, the log refuses writes until `recover` has found out what is truly there.
+After a failed write or flush the log rejects writes until `recover` has found out what is stored.
 
-What it does not do: it encodes no events, decides nothing, and is written by one thread at a time.
+Non-goals: encoding events, deciding, several writing threads.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and the two kinds of proof.
+"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and both kinds of proof.
 
-A leaf is the hash of an event's canonical bytes, in the order of offsets; two subtrees make one by the hash of theirs.
-The root over the first `size` events stands for all of them: who kept one finds out, from some thirty hashes, whether
-an event stood at its place (inclusion, section 2.1.3), and whether a later root is over the same events and more
-(consistency, section 2.1.4).
+A leaf is the hash of an event's canonical bytes, in offset order; the hash of two subtrees makes their parent. The root
+over the first `size` events stands for all of them. Whoever stored a root can check with some thirty hashes that an
+event was at its offset (inclusion, section 2.1.3), and that a later root extends the same events (consistency, section
+2.1.4).
 
-Pure: a tree that is to give proofs is anything that has the hashes of complete subtrees (`Subtree`).
+Pure: anything with the hashes of complete subtrees (`Subtree`) can give proofs.
 """
 
 from __future__ import annotations

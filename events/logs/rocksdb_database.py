@@ -1,23 +1,22 @@
-"""The RocksDB database under the log: its two column families, tuning, and reading in pages.
+"""The RocksDB database of a log: its two column families, tuning, and paged reads.
 
 The column families:
 
 - the default one holds the events and nothing else: key = offset, 8 bytes big-endian; value = the event's bytes.
-  A key is written once, and deleted only with all before it, once they are archived. So the number of entries of each
-  table file must equal the width of its offset range, and a gap anywhere in the log shows when the files are listed,
-  without reading them.
-- `views` holds what is found by key; the first byte tells what:
+  A key is written once, and deleted only together with all earlier ones, after they were archived. So the number of
+  entries of each table file must equal the width of its offset range, and listing the files reveals a gap anywhere.
+- `views` holds what is found by key; the first byte is the kind:
       s + state key                        a state value
       t + shard key + 00 + first offset    a run of consecutive events of one shard; value = its last offset
       r + request id + 00 + first offset   a run of consecutive events of one request; value = its last offset
       m + name                             format, cluster, events (identity), next (next_offset, in every commit),
-                                           start (the first offset whose event is here)
-      e + offset                           an event before that which is still here, at the offset of a snapshot
+                                           start (the first offset with an event)
+      e + offset                           an earlier event that was retained, at the offset of a snapshot
   Offsets are 8 bytes big-endian. Text is UTF-8; a NUL in it is written 00 FF, so that 00 and an offset (which begins
   with 00) can only be the end of the text.
 
-Why two: the events need no filter and never change, the views are overwritten all the time; and the check above.
-Both share one write-ahead log (one sync) and are flushed together, so they never come back at different points.
+Two families, because events need no filter and never change, while views are overwritten all the time; and for the
+check above. Both share one write-ahead log (one sync) and are flushed together, so they always recover to one point.
 
 Measured on two shared cores (1,500 events of 160 bytes, 300 index entries and 600 state values in a batch): two
 families cost 4.6 us a topic, a single one with prefixes 5.4.

@@ -1,19 +1,19 @@
-"""The event log on a disk, for one process: RocksDB through rocksdict.
+"""The event log on disk, for one process: RocksDB through rocksdict.
 
-What it is for: the embedded controller's log and state. Events, their two indexes and the state keys of a commit go
-into one RocksDB batch, so they are all there or none is, whenever the process dies.
+Events, their two indexes and the state keys of a commit go into one RocksDB batch, so all of them are stored or none,
+whenever the process dies.
 
 Method. `write` puts the batch into RocksDB's buffers and write-ahead log, unsynced, in microseconds; `flush` syncs the
 write-ahead log and lets other threads run meanwhile (rocksdict releases the GIL there, and only there). An index entry
 is written once for each run of consecutive events under the same key, not once an event. `rocksdb_database` describes
-the keys, `rocksdb_recovery` what is proved at each opening.
+the keys, `rocksdb_recovery` the checks at each opening.
 
-Failures. After a failed write or flush RocksDB refuses to go on, and Linux may have dropped the pages that it could not
-write, so memory proves nothing any more: `recover` closes the database and opens it anew, and what the disk has is the
-truth. Reading goes on until then, and may show commits that `recover` will find gone.
+Failures. After a failed write or flush RocksDB rejects writes, and Linux may have dropped the pages that it could not
+write, so memory proves nothing: `recover` reopens the database, and the disk is the truth. Reading goes on until then,
+and may show commits that `recover` finds lost.
 
-What it does not do: share the folder with a second writer. Readers in other processes open a RocksDB secondary, or a
-copy made by `checkpoint`.
+Non-goal: a second writer of the folder. Readers in other processes open a RocksDB secondary, or a copy made by
+`checkpoint`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RocksDbLog(WholeLog):
             self._open_database()
             self._cluster_id = self._read(identify, self._next_offset, cluster_id, event_version, new_cluster_id)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     @classmethod
@@ -189,7 +189,7 @@ class RocksDbLog(WholeLog):
                 self.flush()
         finally:
             with self._flushing:
-                self._let_go()
+                self._release()
 
     def _apply(self, database: Database, batch: WriteBatch) -> None:
         """A method of its own, so that a test can make it fail."""
@@ -240,7 +240,7 @@ class RocksDbLog(WholeLog):
         if database is not None:
             database.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._close_database()
         if not self._closed:
             self._closed = True

@@ -1,25 +1,24 @@
-"""Opening a log folder, and proving that what is there is what was promised.
+"""Opening a log folder, and checking that everything durable is there.
 
-A crash may cut off or garble what was written but never synced, and that must not stop a start. A damaged byte in what
-*was* synced must stop it: whoever was answered on the strength of it would be lied to. RocksDB alone cannot tell the
-two apart (tried by flipping, cutting and zeroing bytes of its write-ahead log):
+A crash may truncate or garble unsynced writes, which must not stop a start. A damaged byte in synced data must stop it,
+because clients were answered on its strength. RocksDB alone cannot tell the two apart (tried by flipping, cutting and
+zeroing bytes of its write-ahead log):
 
-- point_in_time takes the first bad byte for the end and drops all that follows, synced or not, in silence;
-- tolerate_corrupted_tail_records drops whatever a cut file lost, in silence, yet refuses a tail whose pages never
+- point_in_time treats the first bad byte as the end and silently drops all that follows, synced or not;
+- tolerate_corrupted_tail_records silently drops what a truncated file lost, yet rejects a tail whose pages never
   reached the disk, which is what a power cut leaves;
-- absolute_consistency refuses any flaw, the torn last record of a killed process included;
+- absolute_consistency rejects any flaw, including the torn last record of a killed process;
 - a write-ahead log that is missing or empty does not count as damage for any of them.
 
-Method. A small file beside RocksDB's, `DURABLE`, holds the offset up to which the log was synced; it is written after
-each sync, and not synced itself, so it may lag behind after a power cut, but never lead. Opening asks for absolute
-consistency. If that is refused, a read-only look with point_in_time, which changes nothing on the disk, shows where the
-readable part ends: at or past DURABLE, only what nobody was answered for is gone, and the log is opened there (`cut`);
-before it, the log is damaged and nothing is touched. Then, whatever the way in, all of it is checked without reading
-it: the table files of events tile what is there, from 0 or from the first that was not dropped (`rocksdb_batch`), to
-the last offset without gap or overlap, the views know the same next offset, and DURABLE is not beyond it. RocksDB
-itself checks the checksum of all that it reads, and the size of every file.
+Method. A small file next to RocksDB's, `DURABLE`, holds the offset up to which the log was synced. It is written after
+each sync and not synced itself, so after a power cut it may lag, but never lead. Opening requires absolute consistency.
+If that fails, a read-only opening with point_in_time finds the end of the readable part. At or past DURABLE, only
+unacknowledged writes are lost, and the log is truncated there (`cut`); before it, the log is damaged and stays as it
+is. Then everything is checked without reading it: the table files of events cover all offsets from the first one to the
+last without gap or overlap, the views have the same next offset, and DURABLE is not beyond it. RocksDB itself checks
+the checksum of all that it reads, and the size of every file.
 
-What it does not do: read every event. Damage inside a table file shows when that block is read.
+Non-goal: reading every event. Damage inside a table file shows when that block is read.
 
 `classify` is the one place that tells RocksDB's errors apart: rocksdict raises nearly all of them as plain `Exception`,
 so only their text differs. Every LogError keeps RocksDB's words, which name the file and the position.

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events import codec
 from events.catalog import (
     EVENT_TYPES,
     EVENT_VERSION,
@@ -18,7 +17,6 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     Recorded,
-    TopicDeleted,
     TopicReady,
 )
 from events.codec import (
@@ -139,7 +137,7 @@ def test_the_raw_form() -> None:
 REFUSED = {
     "newer version": (_raw(version=2), "written in event version 2; this release reads up to 1"),
     "newer version of an unknown event": (_raw(version=9, event=["X"]), "written in event version 9"),
-    "version before the first": (_raw(version=0), "cannot be raised from event version 0: 0"),
+    "version before the first": (_raw(version=0), "written in event version 0; this release reads up to 1"),
     "unknown type": (_raw(event=["TopicRenamed", "t"]), "unknown event type 'TopicRenamed'"),
     "type that is no text": (_raw(event=[["TopicReady"], "t"]), r"unknown event type \['TopicReady'\]"),
     "no type": (_raw(event=[]), "unknown event type None"),
@@ -166,31 +164,3 @@ def test_what_is_no_event_has_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
         topic_of(12, value)
-
-
-def _named_before(event: list[Any]) -> list[Any]:
-    """What version 1 called TopicGone is TopicDeleted in version 2."""
-    return ["TopicDeleted", *event[1:]] if event[0] == "TopicGone" else event
-
-
-OLD = ["TopicGone", "q", "t", b"i" * 16, "User:a", None, ["HTTP", 0, ["deletion", None]]]
-
-
-def test_an_older_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "EVENT_VERSION", 2)
-    monkeypatch.setitem(codec.UPCASTS, 1, _named_before)
-    record = decode_event(4, _raw(event=OLD))
-    assert isinstance(record.event, TopicDeleted)
-    assert topic_of(4, _raw(event=OLD)) == "t"
-    assert (record.offset, record.at_ms, record.event.topic, record.event.asked.api) == (4, 7, "t", "HTTP")
-    assert decode_event(4, encode_event(record.at_ms, record.cause, record.event)) == record, "written in version 2"
-
-
-def test_an_older_version_that_cannot_be_raised_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "EVENT_VERSION", 3)
-    monkeypatch.setitem(codec.UPCASTS, 1, _named_before)
-    with pytest.raises(EventDecodeError, match="cannot be raised from event version 1: 2"):
-        decode_event(4, _raw(event=OLD))
-    monkeypatch.setitem(codec.UPCASTS, 2, lambda event: event[:2])
-    with pytest.raises(EventDecodeError, match=r"cannot be raised from event version 1: .*length 7"):
-        decode_event(4, _raw(event=OLD))

@@ -116,7 +116,7 @@ class GatewayCluster:
         """Wait for the cluster. Raises SettingsError for wrong credentials."""
         where = "the cluster that carries decisions out"
         self._reached = await reached(where, self._reach, ClusterUnreachable)
-        self._looking = asyncio.create_task(self._look(), name="look at the cluster")
+        self._looking = asyncio.create_task(self._poll(), name="look at the cluster")
         return self._reached
 
     async def stop(self) -> None:
@@ -132,7 +132,7 @@ class GatewayCluster:
             raise ClusterUnreachable("no worker has registered its brokers yet")
         return await reach_as(self._security, ",".join(addresses), self._log, within_s=0)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         assert self._reached is not None, "it was reached"
         while True:
             try:

@@ -117,13 +117,13 @@ class Follower:
             batch = self._with_ends(consumer, batch)
         *early, last = _parts(batch.records)
         for part in early:
-            self._give(FollowedEvents(part, frozenset()))
+            self._enqueue(FollowedEvents(part, frozenset()))
         if last or batch.ended:
-            self._give(FollowedEvents(last, batch.ended))
+            self._enqueue(FollowedEvents(last, batch.ended))
 
-    def _give(self, batch: FollowedEvents) -> None:
+    def _enqueue(self, batch: FollowedEvents) -> None:
         self._room.acquire()
-        self._on_loop(partial(self._hand_over, batch))
+        self._on_loop(partial(self._deliver, batch))
 
     def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
         """The batch with the partitions that have reached their initial end. librdkafka reports an end only when a
@@ -140,7 +140,7 @@ class Follower:
         self._behind -= ended
         return FollowedEvents(batch.records, ended)
 
-    def _hand_over(self, batch: FollowedEvents) -> None:
+    def _deliver(self, batch: FollowedEvents) -> None:
         self._room.release()
         if not self._stopped.is_set():
             self._take(batch)

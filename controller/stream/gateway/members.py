@@ -139,14 +139,14 @@ class Heartbeats:
 
     def announce(self, leaving: bool = False) -> None:
         """Send a heartbeat, or say that the gateway leaves, and check whether Kafka is lost."""
-        self._look_at_kafka()
+        self._check_kafka()
         own = replace(self.members.own, leaving=leaving)
         try:
             self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
         except NotProduced as error:
             self._log.warning("announcement not sent", why=str(error))
 
-    def _look_at_kafka(self) -> None:
+    def _check_kafka(self) -> None:
         silent_s = self.members.silent_s()
         if silent_s <= self.members.session_s:
             if self.trouble is not None:
@@ -187,10 +187,10 @@ class StreamGateway(ControllerApi):
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
         if any(_has_address(broker) for broker in brokers):
-            return [*map(self._own_node, brokers), *self._own_nodes()]
-        return _stood_in_for(brokers, self.members.live(), self._listener)
+            return [*map(self._broker_node, brokers), *self._gateway_nodes()]
+        return _represented(brokers, self.members.live(), self._listener)
 
-    def _own_nodes(self) -> list[Node]:
+    def _gateway_nodes(self) -> list[Node]:
         return [node_of(one, self._listener) for one in self.members.live()]
 
     def controller_id(self) -> int:
@@ -201,7 +201,7 @@ class StreamGateway(ControllerApi):
                 return node.node_id
         return self.node_id
 
-    def _own_node(self, broker: Broker) -> Node:
+    def _broker_node(self, broker: Broker) -> Node:
         endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
         return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
 
@@ -210,7 +210,7 @@ def _has_address(broker: Broker) -> bool:
     return bool(broker.endpoints) and broker.endpoints[0].port > 0
 
 
-def _stood_in_for(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:
+def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:
     live = [broker for broker in brokers if not broker.fenced]
     nodes = []
     for broker in brokers:

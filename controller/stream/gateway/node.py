@@ -94,7 +94,7 @@ class BrokerConfigCopies:
         lagging = self._lagging()
         if lagging and lagging == self._lagged:
             with suppress(NotProduced):
-                self._bring(lagging)
+                self._copy(lagging)
         self._lagged = lagging
 
     async def everywhere(self, within_s: float) -> None:
@@ -103,10 +103,10 @@ class BrokerConfigCopies:
         if lagging:
             self._arrived.clear()
             with suppress(NotProduced, asyncio.TimeoutError):
-                self._bring(lagging)
+                self._copy(lagging)
                 await asyncio.wait_for(self._arrived.wait(), within_s)
 
-    def _bring(self, numbers: Sequence[int]) -> None:
+    def _copy(self, numbers: Sequence[int]) -> None:
         first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
         request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
         self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=first.configs_of_brokers()), numbers)
@@ -141,9 +141,9 @@ class GatewayGate:
             self._replies.throttle(command.request_id, wait_ms)
         if not is_refused:
             return command
-        return self._beyond_quota(state, replace(command, throttle_ms=wait_ms))
+        return self._over_quota(state, replace(command, throttle_ms=wait_ms))
 
-    def _beyond_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
+    def _over_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
         """Over quota: sent until there are too many of them to record each."""
         expected = _expected(state, stamped)
         if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):

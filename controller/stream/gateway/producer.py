@@ -138,9 +138,9 @@ class CommandSender:
         self._topic = topic
         self._answer_error = answer_error
         self._next_source = next_source
-        self._untaken: set[_Owner] = set()
+        self._unacknowledged: set[_Owner] = set()
         """Commands that Kafka has not acknowledged yet."""
-        self._on_their_way: dict[_Place, _Owner] = {}
+        self._in_flight: dict[_Place, _Owner] = {}
         self._faults: dict[_Place, str] = {}
         """Faults of commands that are not acknowledged yet, so their request is unknown."""
 
@@ -149,9 +149,9 @@ class CommandSender:
         owner = command.request_id, command.topic
 
         def done(offset: int, error: KafkaError | None) -> None:
-            self._untaken.discard(owner)
+            self._unacknowledged.discard(owner)
             if error is None:
-                self._taken((number, offset), owner)
+                self._acknowledged((number, offset), owner)
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 why = f"The command is larger than the commands topic takes: {error.str()}"
                 self._answer_error(*owner, ErrorCode.INVALID_REQUEST, why)
@@ -160,11 +160,11 @@ class CommandSender:
 
         key = key_of(command).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
         value = encode_command(command)  # type: ignore[arg-type]
-        self._untaken.add(owner)
+        self._unacknowledged.add(owner)
         try:
             self._producer.produce(self._topic, number, key, value, done)
         except NotProduced as error:
-            self._untaken.discard(owner)
+            self._unacknowledged.discard(owner)
             code = ErrorCode.INVALID_REQUEST if error.too_large else ErrorCode.NOT_CONTROLLER
             self._answer_error(*owner, code, str(error))
 
@@ -176,25 +176,25 @@ class CommandSender:
 
     def is_unacknowledged(self, request_id: RequestId, topic: TopicName) -> bool:
         """True if Kafka has not acknowledged a command yet."""
-        return (request_id, topic) in self._untaken
+        return (request_id, topic) in self._unacknowledged
 
     def decided(self, place: _Place, fault: str) -> None:
         """Process a decision that was read; a `fault` says why the command was skipped."""
-        owner = self._on_their_way.pop(place, None)
+        owner = self._in_flight.pop(place, None)
         if fault and owner is not None:
             self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
-        elif fault and self._untaken:
+        elif fault and self._unacknowledged:
             self._faults[place] = fault
             if len(self._faults) > FAULTS_KEPT_MAX:
                 self._faults.pop(next(iter(self._faults)))
 
-    def _taken(self, place: _Place, owner: _Owner) -> None:
+    def _acknowledged(self, place: _Place, owner: _Owner) -> None:
         """Remember the owner of an acknowledged command, unless it is decided already."""
         fault = self._faults.pop(place, None)
         if fault is not None:
             self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
         elif self._next_source(place[0]) <= place[1]:
-            self._on_their_way[place] = owner
+            self._in_flight[place] = owner
 
 
 def _note_loss(offset: int, error: KafkaError | None) -> None:

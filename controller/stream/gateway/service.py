@@ -62,7 +62,7 @@ from controller.stream.log.transport import NO_SECURITY, Topics
 from events.logs.archive.store import ArchiveStore
 from projections.queries.proving import unsigned
 
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
 """Time for Kafka to acknowledge a command before its client is answered NOT_CONTROLLER."""
 _ID_FILE = "gateway.id"
@@ -231,12 +231,12 @@ class GatewayService:
         self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
         self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
         self._is_following = True
-        self._beside = Background(self.node.fail)
-        self._beside.begin(self._announce())
+        self._background = Background(self.node.fail)
+        self._background.begin(self._announce())
         for each, place in zip(self._partitions, self._archives, strict=True):
             if place is not None:
-                self._beside.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
-        self._beside.begin(self._topic_watch.watch(self.node.fail))
+                self._background.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
+        self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
         while True:
@@ -250,9 +250,9 @@ class GatewayService:
         log = structlog.get_logger("topicwright")
         waited_s = 0.0
         while not self.node.caught_up and self.node.failure is None:
-            await asyncio.sleep(LOOK_EVERY_S)
-            waited_s += LOOK_EVERY_S
-            if waited_s % 10 < LOOK_EVERY_S:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            waited_s += POLL_INTERVAL_S
+            if waited_s % 10 < POLL_INTERVAL_S:
                 events = self.node.standing().events_durable
                 log.info("waiting for workers, or for what there is to be read", events=events)
         if self.node.failure is None:  # others have announced themselves by then
@@ -297,7 +297,7 @@ class GatewayService:
         await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
-        await self._beside.stop()
+        await self._background.stop()
         self.node.refusals.stop()
         self._presence.announce(leaving=True)
         await self._producer.stop()

@@ -102,7 +102,7 @@ def key_of(command: AnyCommand) -> ShardKey:
     return CLUSTER_SHARD
 
 
-class _Carried(Fact, frozen=True):
+class _EncodedAnswer(Fact, frozen=True):
     request_id: RequestId
     topic_name: TopicName
     code: int
@@ -110,7 +110,7 @@ class _Carried(Fact, frozen=True):
     rule: str
     waited_ms: int
     topic: Topic | None
-    as_it_stands: bool
+    is_current: bool
     """The topic is the one in the reader's state after the events."""
     details: tuple[Detail, ...] = ()
     partitions: tuple[PartitionAnswer, ...] = ()
@@ -118,14 +118,14 @@ class _Carried(Fact, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
-_decode = msgspec.msgpack.Decoder(tuple[_Carried, ...]).decode
+_decode = msgspec.msgpack.Decoder(tuple[_EncodedAnswer, ...]).decode
 
 
 def encode_answers(decision: Decision, topics: Topics) -> bytes:
     """The answers of a decision, empty without answers; `topics` is the state after its events."""
     if not decision.answers:
         return b""
-    return _encode([_carried(answer, decision, topics) for answer in decision.answers])
+    return _encode([_encoded_answer(answer, decision, topics) for answer in decision.answers])
 
 
 def size_of_answers(decision: Decision) -> int:
@@ -141,19 +141,19 @@ def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
     return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
 
 
-def _carried(answer: Answer, decision: Decision, topics: Topics) -> _Carried:
-    shown, as_it_stands = answer.topic, False
+def _encoded_answer(answer: Answer, decision: Decision, topics: Topics) -> _EncodedAnswer:
+    shown, is_current = answer.topic, False
     if shown is not None and decision.events:
         stands = topics.get(shard_key(shown.name))
-        as_it_stands = stands is not None and stands.topic_id == shown.topic_id
+        is_current = stands is not None and stands.topic_id == shown.topic_id
         if stands is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
             shown = replace(shown, partitions=())
-    fields = {**asdict(answer), "code": int(answer.code), "topic": None if as_it_stands else shown}
-    return _Carried(**fields, as_it_stands=as_it_stands)
+    fields = {**asdict(answer), "code": int(answer.code), "topic": None if is_current else shown}
+    return _EncodedAnswer(**fields, is_current=is_current)
 
 
-def _answer(carried: _Carried, topics: Topics) -> Answer:
+def _answer(carried: _EncodedAnswer, topics: Topics) -> Answer:
     fields = asdict(carried)
-    if fields.pop("as_it_stands"):
+    if fields.pop("is_current"):
         fields["topic"] = topics.get(shard_key(carried.topic_name))
     return Answer(**fields)

@@ -46,7 +46,7 @@ from projections.store.tree import LogTree, build_some
 
 POSITION = b"k"
 """The state key of the position and its topic's id."""
-NOTE_AFTER_RECORDS = 2000
+POSITION_EVERY_RECORDS = 2000
 """Limit of records without events to read again at a start."""
 
 ASIDE = ".aside"
@@ -127,7 +127,7 @@ class PartitionState:
         self._answers = answers
         self._is_ahead = False
         """True if there are uncommitted events."""
-        self._noted = self.fold.kafka_offset
+        self._stored = self.fold.kafka_offset
         self._recent: RecentRequests | None = None
 
     @property
@@ -153,9 +153,9 @@ class PartitionState:
 
         `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first record in Kafka. A folder
         that is damaged, of a newer release, or without records before `first_record` is replaced; if nothing can
-        replace it, it stays, and FirstRecordsDeleted is raised. A folder with events of another cluster or events topic stays
-        too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another process
-        has the folder.
+        replace it, it stays, and FirstRecordsDeleted is raised. A folder with events of another cluster or events topic
+        stays too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another
+        process has the folder.
         """
         folder = data / f"partition-{partition:05}"
         aside = folder.with_name(folder.name + ASIDE)
@@ -202,7 +202,7 @@ class PartitionState:
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
         for record, event in zip(records, taken.events, strict=True):
             self._recorder.take(record, event)
-        self._note(records)
+        self._record(records)
         answers = decode_answers(taken.answers, self.state.topics) if self._answers else ()
         return Accepted(records, answers, taken.source_offset, taken.fault)
 
@@ -220,7 +220,7 @@ class PartitionState:
     def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
         """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
         assert self._recent is not None, "detect_duplicates was called before"
-        return self._recent.hold(command, self.fold.next_event)
+        return self._recent.contains(command, self.fold.next_event)
 
     def decided(
         self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
@@ -241,7 +241,7 @@ class PartitionState:
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
         self.fold.take_own_events(len(events))
-        self._note(records)
+        self._record(records)
         return records
 
     def commit(self) -> None:
@@ -250,12 +250,12 @@ class PartitionState:
         if self._recorder.tree.is_behind:
             build_some(self.log)
         if self._is_ahead:
-            self._recorder.commit({POSITION: self._place()})
+            self._recorder.commit({POSITION: self._position()})
             self._is_ahead = False
-            self._noted = kafka_offset
-        elif kafka_offset >= self._noted + NOTE_AFTER_RECORDS:
-            self.log.note({POSITION: self._place()})
-            self._noted = kafka_offset
+            self._stored = kafka_offset
+        elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
+            self.log.note({POSITION: self._position()})
+            self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
 
@@ -263,13 +263,13 @@ class PartitionState:
         """Close the folder; uncommitted events are lost."""
         self.log.close()
 
-    def _note(self, records: Sequence[Recorded]) -> None:
+    def _record(self, records: Sequence[Recorded]) -> None:
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
                 self._recent.note(record)
 
-    def _place(self) -> bytes:
+    def _position(self) -> bytes:
         return _encode(StoredPosition(self.topic_id, self.fold.position))
 
 

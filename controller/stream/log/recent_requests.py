@@ -51,7 +51,7 @@ class RecentRequests:
                 self._forget(record.offset + 1 - RECENT_EVENTS)
                 self._forgot_at = record.offset
 
-    def hold(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
+    def contains(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
         """True if the command was decided recently; `next_event` is the partition's next event."""
         last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
         return last is not None and last >= next_event - RECENT_EVENTS

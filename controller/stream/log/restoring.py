@@ -73,7 +73,7 @@ def restore_topic(
         topics = prepare_topics(properties, wanted, Path(os.devnull))
         commands, _ = (offset_ranges(properties, each, topics.partitions) for each in (topics.commands, topics.events))
         written = [
-            _Written(log, reached.position, *_next_source(reached.position, *there))
+            _ToRestore(log, reached.position, *_next_source(reached.position, *there))
             for (log, reached), there in zip(sources, commands, strict=True)
         ]
         url, keys = f"kafka://{bootstrap}/{topics.events}", tuple(security.properties.items())
@@ -84,7 +84,7 @@ def restore_topic(
         ]
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _ToRestore(msgspec.Struct, frozen=True):
     log: Look
     position: Position
     next_source: int
@@ -131,7 +131,7 @@ def _chunks(values: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
         yield tuple(chunk)
 
 
-def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_Written]) -> None:
+def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_ToRestore]) -> None:
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:

@@ -246,7 +246,7 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
             raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
 
 
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 MISSED_MAX = 2  # once may be a broker that does not know it yet
 
 
@@ -276,12 +276,12 @@ class TopicWatch:
         while True:
             try:
                 admin = admin or AdminClient(self._properties)
-                for name, topic_id in (await asyncio.to_thread(self._look, admin)).items():
+                for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
                     self.learn(name, topic_id)
                 ranges = await asyncio.to_thread(
                     offset_ranges, self._properties, self._topics.events, self._topics.partitions
                 )
-                self.learn_beginnings([first for first, _ in ranges])
+                self.check_first_records([first for first, _ in ranges])
             except TopicGone as gone:
                 fail(gone)
                 return
@@ -290,17 +290,17 @@ class TopicWatch:
                     logged = why
                     log = structlog.get_logger("topicwright")
                     log.warning("topics of the log cannot be looked at", why=f"{why}: {error}", exc_info=error)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     def learn(self, name: str, topic_id: str | None) -> None:
         """Process a topic's id, None if it is missing. Raises TopicGone."""
         self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
         if self._missed[name] >= MISSED_MAX:
-            raise TopicGone(f"topic {name} was deleted: {self._cure(name)}")
+            raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
         if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
-            raise TopicGone(f"topic {name} was deleted and made anew: {self._cure(name)}")
+            raise TopicGone(f"topic {name} was deleted and made anew: {self._remedy(name)}")
 
-    def learn_beginnings(self, firsts: Sequence[int]) -> None:
+    def check_first_records(self, firsts: Sequence[int]) -> None:
         """Process the first record offset of each partition of the events topic."""
         self._deleted = sum(firsts)
         if self._is_archived or not self._deleted:
@@ -317,7 +317,7 @@ class TopicWatch:
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
 
-    def _look(self, admin: AdminClient) -> dict[str, str | None]:
+    def _poll(self, admin: AdminClient) -> dict[str, str | None]:
         """The ids of existing topics, and None for missing ones."""
         names = [self._topics.commands, self._topics.events]
         found: dict[str, str | None] = {}
@@ -331,7 +331,7 @@ class TopicWatch:
                 continue
         return found
 
-    def _cure(self, name: str) -> str:
+    def _remedy(self, name: str) -> str:
         if name == self._topics.events:
             return "it held all that was ever decided; restore it from a backup, or begin anew with other topics"
         return (

@@ -78,7 +78,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._engine = engine
         self._group = group
         self._assigned: frozenset[TopicPartition] = frozenset()
-        self._shared_out = asyncio.Event()
+        self._is_assigned = asyncio.Event()
         """Set while the group has assigned partitions, cleared during a rebalance."""
         self._assignment = 0
         """Counts assignments and revocations; a claim is valid for one of them."""
@@ -105,8 +105,8 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         try:
             while not stopping.is_set():
                 try:
-                    if not self._shared_out.is_set():
-                        await self._wait_for_share()
+                    if not self._is_assigned.is_set():
+                        await self._wait_for_assignment()
                     elif self._assignment != self._claimed:
                         await self._claim(on_claimed)
                     else:
@@ -129,7 +129,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self._assigned = frozenset()
         self._assignment += 1
-        self._shared_out.clear()
+        self._is_assigned.clear()
         await self._engine.revoke()
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
@@ -138,7 +138,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._consumer.seek(each, 0)
         self._assigned = frozenset(assigned)
         self._assignment += 1
-        self._shared_out.set()
+        self._is_assigned.set()
 
     # --- claiming and feeding
 
@@ -157,10 +157,10 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._claimed = assignment
             on_claimed()
 
-    async def _wait_for_share(self) -> None:
+    async def _wait_for_assignment(self) -> None:
         """Wait for an assignment, for a short time. Raises what prevents joining the group."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._shared_out.wait(), POLL_MS / 1000)
+            await asyncio.wait_for(self._is_assigned.wait(), POLL_MS / 1000)
         await self._consumer.getmany(timeout_ms=0)
 
     async def _feed(self) -> None:

@@ -46,7 +46,7 @@ class FaustDriver:
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         self._on_claimed = on_claimed
         app = self._app = self._make_app()
-        working = [asyncio.create_task(each) for each in (self._drain(), self._claim_what_was_lost())]
+        working = [asyncio.create_task(each) for each in (self._drain(), self._reclaim_lost())]
         ended: list[asyncio.Task[Any]] = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._crashed(app))]
         try:
             await app.start()
@@ -144,18 +144,18 @@ class FaustDriver:
 
     # --- claiming between rebalances
 
-    async def _claim_what_was_lost(self) -> None:
+    async def _reclaim_lost(self) -> None:
         try:
             while True:
                 await self._lost.wait()
                 await asyncio.sleep(RETRY_S)
                 if self._lost.is_set() and not self._app.rebalancing:
                     self._lost.clear()
-                    await self._claim_again()
+                    await self._reclaim()
         except Exception as error:
             self._fail(error)
 
-    async def _claim_again(self) -> None:
+    async def _reclaim(self) -> None:
         """Claim again. A rebalance in between invalidates the claim, and its completion makes a new one."""
         consumer, still = self._app.consumer, self._still()
         consumer.hold()
@@ -167,7 +167,7 @@ class FaustDriver:
         if claimed:
             await consumer.perform_seek()
             if still():
-                consumer.go_on()
+                consumer.resume_flowing()
                 self._on_claimed()
 
     # --- deciding

@@ -91,7 +91,7 @@ class Watcher(Protocol):
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
     def skipped(self, fault: Fault) -> None: ...
-    def is_duplicate(self, copy: Duplicate) -> None: ...
+    def duplicate(self, copy: Duplicate) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
@@ -162,10 +162,10 @@ class Engine:
                 self._states.pop(partition).close()
             try:
                 for partition in sorted(partitions):
-                    if not await self._take_over(partition, still):
+                    if not await self._claim_partition(partition, still):
                         return False
             except KafkaUnavailable as trouble:
-                await self._let_go(str(trouble))
+                await self._release(str(trouble))
                 raise Lost(str(trouble)) from trouble
             if not still():
                 return False
@@ -182,14 +182,14 @@ class Engine:
     async def close(self) -> None:
         """Close everything. Only the caches remain, which are always a prefix of the log."""
         async with self._lock:
-            await self._let_go(None)
+            await self._release(None)
 
     async def _deactivate(self) -> None:
         owned, self.active = self.active, set()
         for partition in sorted(owned):
             await self._owner.end(partition)
 
-    async def _let_go(self, why: str | None) -> None:
+    async def _release(self, why: str | None) -> None:
         await self._deactivate()
         states, self._states = self._states, {}
         for state in states.values():
@@ -200,7 +200,7 @@ class Engine:
         if why is not None:
             self._watcher.lost(why)
 
-    async def _take_over(self, partition: int, still: Still) -> bool:
+    async def _claim_partition(self, partition: int, still: Still) -> bool:
         """Fence the partition and read up to the fence; False if `still` becomes false."""
         started = self._clock()
         first, end = await self.transport.events_range(partition)
@@ -308,14 +308,14 @@ class Engine:
                         await self._find_own(state, expected, batch.values)
             except KafkaUnavailable as trouble:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
-                await self._let_go(str(trouble))
+                await self._release(str(trouble))
                 raise Lost(str(trouble)) from trouble
             for state, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:
                     self._watcher.skipped(fault)
                 for copy in batch.copies:
-                    self._watcher.is_duplicate(copy)
+                    self._watcher.duplicate(copy)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
                 self._owner.learn(state, batch.records)
 
@@ -326,12 +326,12 @@ class Engine:
             if sourced.offset == following + len(fresh):
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
-                await self._did_not_come(state.partition, following + len(fresh), sourced.offset)
+                await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
         cluster, at_once = self._cluster_of(state.partition), partial(self._owner.at_once, state)
         decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, at_once)
         return await decider.decide_all(fresh)
 
-    async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
+    async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:
         """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""
         what = f"commands partition {partition}: command {expected} was to come, and {came} came"
         begin, _ = await self.transport.commands_range(partition)

@@ -107,7 +107,7 @@ class FetchedMessage(ConsumerMessage):
     seek: int
 
 
-class _NothingRead(dict[Any, Any]):
+class _NoOffsets(dict[Any, Any]):
     """Replaces the offsets that were read last, and stores none."""
 
     def __missing__(self, key: Any) -> None:
@@ -146,7 +146,7 @@ class FaustConsumer(transport.Consumer):
         self.seeks = 0
         """The number of seeks; messages fetched before the last one are outdated."""
         self._fetching_or_seeking = asyncio.Lock()
-        self._read_offset = _NothingRead()
+        self._read_offset = _NoOffsets()
 
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
@@ -193,12 +193,12 @@ class FaustConsumer(transport.Consumer):
         """Disable Faust's check for stalled partitions, which fails during a rebalance; our metrics show these."""
 
     def hold(self) -> None:
-        """Suspend the flow until `go_on`, or until Faust resumes it after a rebalance."""
+        """Suspend the flow until `resume_flowing`, or until Faust resumes it after a rebalance."""
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
 
-    def go_on(self) -> None:
+    def resume_flowing(self) -> None:
         self.app.flow_control.resume()
         self.resume_flow()
 

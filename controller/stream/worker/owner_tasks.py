@@ -60,23 +60,23 @@ class PartitionHistory:
         where: str,
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
-        kept_events: int = RECENT_EVENTS,
+        retained_events: int = RECENT_EVENTS,
     ) -> None:
         """`boot` is unique to the process, `where` is for display."""
-        self._partition, self._place = partition, place
+        self._partition, self._position = partition, place
         self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         log = partition.log
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = PartitionSnapshots(partition, self._interval)
-        keeping = Keeping(ms=0, events=kept_events)
+        keeping = Keeping(ms=0, events=retained_events)
         self._archiving = Archiving(log, settings, boot, where, clock_ms, place, keeping, self._next_base)
-        self._beside = Background(fail)
+        self._background = Background(fail)
 
     def begin(self) -> None:
         self._snapshots.reached()
-        self._beside.begin(self._archiving.run())
+        self._background.begin(self._archiving.run())
 
     def learn(self) -> None:
         """The partition was decided further."""
@@ -84,7 +84,7 @@ class PartitionHistory:
 
     async def end(self) -> None:
         self._snapshots.close()
-        await self._beside.stop()
+        await self._background.stop()
 
     @property
     def trouble(self) -> str | None:
@@ -102,10 +102,10 @@ class PartitionHistory:
     def _put(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
         """Store a base, unless the previous owner stored one with as few events."""
         with closing(pairs):  # type: ignore[type-var]
-            newest = next(bases(self._place, base.cluster_id, base.topic_id), None)
+            newest = next(bases(self._position, base.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(self._place, base, resting(pairs, rest)).size
-                upload_snapshots(self._place, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                size = write_base(self._position, base, resting(pairs, rest)).size
+                upload_snapshots(self._position, self._partition.log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base put", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 
@@ -123,7 +123,7 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     new_request_id: Callable[[str], RequestId]
     """A unique request id; the text names its origin."""
     make_fleet: MakeBrokers
-    on_trouble: Callable[[str], None]
+    on_rejected: Callable[[str], None]
     """Kafka rejected commands: the partitions must be claimed again."""
     on_failure: Callable[[BaseException], None]
     """A bug: the process must end."""
@@ -153,7 +153,7 @@ class PartitionSink:
         background = Background(around.on_failure)
         self.background, self.stop = background.begin, background.stop
         self.reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
-        self.background(self._put_all())
+        self.background(self._submit_all())
 
     @property
     def last_offset(self) -> Offset:
@@ -203,20 +203,20 @@ class PartitionSink:
         request_id = self.new_request_id("review")
         self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
-    async def _put_all(self) -> None:
+    async def _submit_all(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             outbox, self._outbox = self._outbox, []
             try:
-                await self._put_some(outbox)
+                await self._submit(outbox)
             except KafkaUnavailable as trouble:
-                self._around.on_trouble(f"commands were not taken: {trouble}")
+                self._around.on_rejected(f"commands were not taken: {trouble}")
                 return
             self._put += len(outbox)
             self._poke()
 
-    async def _put_some(self, outbox: Sequence[AnyCommand]) -> None:
+    async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
         transport = self._around.transport()
         putting = [
             await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
@@ -228,7 +228,7 @@ class PartitionSink:
         step.set()
 
 
-class _Duties:
+class _PartitionTasks:
     """The tasks of one owned partition."""
 
     def __init__(self, around: WorkerContext, partition: PartitionState) -> None:
@@ -269,42 +269,42 @@ class OwnerTasks:
 
     def __init__(self, around: WorkerContext) -> None:
         self._around = around
-        self._duties: dict[int, _Duties] = {}
+        self._tasks: dict[int, _PartitionTasks] = {}
 
     def begin(self, partition: PartitionState) -> None:
-        self._duties[partition.partition] = _Duties(self._around, partition)
+        self._tasks[partition.partition] = _PartitionTasks(self._around, partition)
 
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        return self._duties[partition.partition].fleet.at_once(records)
+        return self._tasks[partition.partition].fleet.at_once(records)
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        self._duties[partition.partition].learn(records)
+        self._tasks[partition.partition].learn(records)
 
     async def end(self, partition: int) -> None:
-        duties = self._duties.pop(partition, None)
+        duties = self._tasks.pop(partition, None)
         if duties is not None:
             await duties.end()
 
     def cluster_of(self, partition: int) -> Clears | None:
         """The target cluster of a partition, None without one."""
-        duties = self._duties.get(partition)
+        duties = self._tasks.get(partition)
         fleet = duties.fleet if duties is not None else None
         return fleet if isinstance(fleet, PartitionCluster) else None
 
     @property
     def trouble(self) -> str | None:
         """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
-        fleets = [duties.fleet for duties in self._duties.values()]
+        fleets = [duties.fleet for duties in self._tasks.values()]
         troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
         return troubles[0] if troubles else None
 
     @property
     def not_archived(self) -> int:
         """The number of partitions that cannot be archived."""
-        histories = [duties.history for duties in self._duties.values()]
+        histories = [duties.history for duties in self._tasks.values()]
         return sum(1 for history in histories if history is not None and history.trouble)
 
     @property
     def deadlines(self) -> int:
         """The number of pending deadlines."""
-        return sum(len(duties.deadlines) for duties in self._duties.values())
+        return sum(len(duties.deadlines) for duties in self._tasks.values())

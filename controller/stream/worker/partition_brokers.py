@@ -105,10 +105,10 @@ class PartitionBrokers(SimulatedFleet):
         return halfway
 
 
-CLEAR_S_MIN, CLEAR_S_MAX = 5.0, 30.0
+DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
 """Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
 wait behind it."""
-NO_WORD = "The cluster that carries decisions out has not answered in time: nothing was decided."
+NO_DRY_RUN = "The cluster that carries decisions out has not answered in time: nothing was decided."
 
 
 class PartitionCluster(ClusterFleet):
@@ -139,16 +139,16 @@ class PartitionCluster(ClusterFleet):
     async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
         try:
-            async with asyncio.timeout(clear_within_s([one.command for one in planned])):
+            async with asyncio.timeout(dry_run_within_s([one.command for one in planned])):
                 return await super().clear(planned)
         except TimeoutError:
-            return [Clearance(int(ErrorCode.REQUEST_TIMED_OUT), NO_WORD)] * len(planned)
+            return [Clearance(int(ErrorCode.REQUEST_TIMED_OUT), NO_DRY_RUN)] * len(planned)
 
 
-def clear_within_s(commands: Iterable[TopicCommand]) -> float:
+def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
     """The time limit for these commands."""
     waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
-    return min(CLEAR_S_MAX, max(CLEAR_S_MIN, *waits_s, 0.0))
+    return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
 
 
 def partition_clusters(

@@ -110,17 +110,17 @@ class PartitionDecider:
         """
         self._partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
-        judged = await self._consulted_together([each for _, each in read if isinstance(each, TopicCommand)])
+        judged = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
         batch = PartitionBatch()
         for sourced, command in read:
             if isinstance(command, Fault):
-                self._pass_over(batch, command, None)
+                self._skip(batch, command, None)
             elif isinstance(command, _OF_CLIENTS) and self._partition.is_duplicate(command):
-                self._pass_over_copy(batch, sourced, command)
+                self._skip_duplicate(batch, sourced, command)
             else:
                 unheard = self._decide(batch, sourced, judged.get(id(command), command))
                 if unheard is not None:
-                    await self._decide_with_word(batch, sourced, unheard)
+                    await self._decide_approved(batch, sourced, unheard)
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
@@ -151,18 +151,18 @@ class PartitionDecider:
         if isinstance(decision, Decision) and decision.consult:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
             return command
-        self._keep_or_pass_over(batch, sourced, command, decision)
+        self._apply_or_skip(batch, sourced, command, decision)
         return None
 
-    async def _decide_with_word(self, batch: PartitionBatch, sourced: Sourced, command: TopicCommand) -> None:
-        self._keep_or_pass_over(batch, sourced, *await self._consulted_alone(command, sourced))
+    async def _decide_approved(self, batch: PartitionBatch, sourced: Sourced, command: TopicCommand) -> None:
+        self._apply_or_skip(batch, sourced, *await self._approved_alone(command, sourced))
 
-    def _keep_or_pass_over(
+    def _apply_or_skip(
         self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision | Fault
     ) -> None:
-        fault = decision if isinstance(decision, Fault) else self._keep(batch, sourced, command, decision)
+        fault = decision if isinstance(decision, Fault) else self._apply(batch, sourced, command, decision)
         if fault is not None:
-            self._pass_over(batch, fault, command)
+            self._skip(batch, fault, command)
 
     def _decided_singly(
         self, batch: PartitionBatch, sourced: Sourced, command: ReviewTopics | BalanceLeaders
@@ -178,7 +178,7 @@ class PartitionDecider:
                 decided = Decision(decided.events + one.events, decided.answers + one.answers)
         return decided
 
-    def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
+    def _apply(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
         """Apply a decision; returns why it cannot be applied, if so."""
         partition = self._partition
         try:
@@ -214,7 +214,7 @@ class PartitionDecider:
             return decision, values
         return Decision(decision.events + more.events, decision.answers + more.answers), values + their_values
 
-    def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
+    def _skip(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
         if isinstance(command, _OF_CLIENTS):
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -224,7 +224,7 @@ class PartitionDecider:
         batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
         partition.fold.take_own(fault.offset)
 
-    def _pass_over_copy(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
+    def _skip_duplicate(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
         fold, what = self._partition.fold, type(copy).__name__
         batch.copies.append(Duplicate(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
         batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
@@ -232,13 +232,13 @@ class PartitionDecider:
 
     # --- those who have a say
 
-    async def _consulted_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
+    async def _approved_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
         """The commands that need approval now, with the verdicts, by the identity of the command."""
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
         is_duplicate = self._partition.is_duplicate
-        needing = [each for each in commands if not is_duplicate(each) and _needs_a_word(state, each)]
+        needing = [each for each in commands if not is_duplicate(each) and _needs_approval(state, each)]
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:
@@ -250,7 +250,7 @@ class PartitionDecider:
             judged.update((id(command), _any(word)) for command, word in zip(group, words, strict=True))
         return judged
 
-    async def _consulted_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
+    async def _approved_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
         state = self._partition.state
         try:
             [word] = await consulted([command], state, self._judge, self._cluster)
@@ -298,7 +298,7 @@ def _any(command: TopicCommand) -> AnyCommand:
     return cast("AnyCommand", command)  # each kind of the one is among the other
 
 
-def _needs_a_word(state: State, command: TopicCommand) -> bool:
+def _needs_approval(state: State, command: TopicCommand) -> bool:
     try:
         return decide(state, _any(command)).consult
     except Exception:

@@ -99,7 +99,7 @@ class Worker:
         self._engine: Engine | None = None
         self._topic_watch: TopicWatch | None = None
         self._running: asyncio.Task[None] | None = None
-        self._beside = Background(self.fail)
+        self._background = Background(self.fail)
         self._leaving = asyncio.Event()
         self._claimed_once = asyncio.Event()
 
@@ -134,7 +134,7 @@ class Worker:
             ended, _ = await asyncio.wait((self._running,), timeout=LEAVE_S)
             has_left = bool(ended)
         self._status.doing = "stopping"
-        await self._beside.stop()
+        await self._background.stop()
         if self._engine is not None and has_left:
             await self._engine.close()
         if self._cluster is not None:
@@ -207,7 +207,7 @@ class Worker:
                 clock_ms=wall_ms,
                 new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
                 make_fleet=make_fleet,
-                on_trouble=troubled,
+                on_rejected=troubled,
                 on_failure=self.fail,
                 history=None if archive is None else history_of,
                 signer=self._signer,
@@ -232,7 +232,7 @@ class Worker:
         topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
         self.metrics.watch(topic_watch.gauges)
         for looking in (self._status.look(engine), topic_watch.watch(self.fail)):
-            self._beside.begin(looking)
+            self._background.begin(looking)
         group = Group(
             options.bootstrap,
             settings.stream_group_id,

@@ -19,8 +19,8 @@ from controller.stream.worker.owner_tasks import OwnerTasks
 from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
 
-LOOK_EVERY_S = 2.0  # of figures for people
-LOOK_TIMEOUT_S = 5.0
+POLL_INTERVAL_S = 2.0  # of figures for people
+POLL_TIMEOUT_S = 5.0
 """Kafka counts as lost if it does not answer a poll in this time."""
 
 
@@ -34,7 +34,7 @@ class WorkerStatus:
         self._log = structlog.get_logger("topicwright")
         self._seldom = Seldom()
         self._engine: Engine | None = None
-        self._duties: OwnerTasks | None = None
+        self._tasks: OwnerTasks | None = None
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
@@ -42,11 +42,11 @@ class WorkerStatus:
 
     def show(self, engine: Engine, duties: OwnerTasks) -> None:
         """Show these from now on."""
-        self._engine, self._duties = engine, duties
+        self._engine, self._tasks = engine, duties
 
     def why_not_ready(self) -> str | None:
         """Why nothing is decided; None if commands are decided."""
-        trouble = self._duties.trouble if self._duties is not None else None
+        trouble = self._tasks.trouble if self._tasks is not None else None
         return self.doing or self._unreachable or (trouble and f"the cluster cannot be reached: {trouble}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
@@ -61,7 +61,7 @@ class WorkerStatus:
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
         yield "commands_duplicate", "Commands passed over as copies of one decided a short time before.", self._copies
         yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
-        paused = 0 if self._duties is None else self._duties.not_archived
+        paused = 0 if self._tasks is None else self._tasks.not_archived
         yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
         yield "claims", "Partitions taken over since the start.", self._claims
         yield "losses", "Times that partitions were lost and claimed anew.", self._losses
@@ -69,10 +69,10 @@ class WorkerStatus:
     async def look(self, engine: Engine) -> None:
         """Poll Kafka until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             try:
                 for partition in sorted(engine.active) or [0]:
-                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), LOOK_TIMEOUT_S)
+                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), POLL_TIMEOUT_S)
                     self._ends[partition] = end
                 self._unreachable = None
             except (KafkaUnavailable, TimeoutError) as error:
@@ -107,7 +107,7 @@ class WorkerStatus:
                 trace=None if error is None else trace_of(error),
             )
 
-    def is_duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, copy: Duplicate) -> None:
         self._copies += 1
         self._log.info(
             "duplicate command passed over",

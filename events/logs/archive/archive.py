@@ -1,11 +1,11 @@
-"""Reading what a log has archived: its older events and where they are, as the log itself has its newer ones.
+"""Reading archived events and their index, as the log reads its newer ones.
 
-Method. Which segments there are the log says (`manifests_of`); an object that has not the hash that the log kept does
-not pass. Objects are fetched whole: some of the events are kept in memory, and the indexes, which a question about a
-topic looks through, in files, up to bounds that all logs of the process share. Each is read in any thread, and nobody
-waits for anybody: two that want the same at once may both fetch it.
+Method. The log knows the segments (`manifests_of`), and rejects an object whose hash differs from the recorded one.
+Objects are fetched whole. Some row groups are cached in memory, and the indexes, which topic queries search, in files;
+all logs of the process share the limits. Any thread may read, and none waits for another: two threads that need the
+same object may both fetch it.
 
-What it does not do: try again. A store that is away raises ArchiveAway, which names it.
+Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Archive:
 
     def __init__(self, log: ArchivedLog) -> None:
         self._log = log
-        self._place: ArchiveStore | None = None
+        self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
         """The known segments and their starts, replaced in one step because any thread may read them."""
-        self._own = object()
+        self._owner = object()
         """The owner of this archive's cache entries."""
         self.fetched = 0
         """Number of objects fetched from the store."""
@@ -66,7 +66,7 @@ class Archive:
     def close(self) -> None:
         """Drop the cached objects."""
         for recent in (_files, _groups, _indexes):
-            recent.let_go(self._own)
+            recent.drop_owner(self._owner)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The archived events in [start, end). Raises ArchiveError."""
@@ -144,16 +144,16 @@ class Archive:
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
 
     def _file(self, manifest: Manifest) -> SegmentFile:
-        return _files.get((self._own, manifest.start), lambda: SegmentFile(manifest, self.content(manifest)))
+        return _files.get((self._owner, manifest.start), lambda: SegmentFile(manifest, self.content(manifest)))
 
     def _group(self, file: SegmentFile, group: int) -> list[bytes]:
-        return _groups.get((self._own, (file.manifest.start, group)), lambda: file.values(group))
+        return _groups.get((self._owner, (file.manifest.start, group)), lambda: file.values(group))
 
     def _index(self, manifest: Manifest) -> SegmentIndex:
         return SegmentIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
 
     def _opened(self, name: str, stored: Stored) -> Snapshot:
-        return _indexes.get((self._own, name), lambda: self._open(name, stored))
+        return _indexes.get((self._owner, name), lambda: self._open(name, stored))
 
     def _open(self, name: str, stored: Stored) -> Snapshot:
         content = self._fetched(name, stored)
@@ -167,9 +167,9 @@ class Archive:
 
     def _fetched(self, name: str, stored: Stored) -> bytes:
         url = archive_status(self._log).url
-        if self._place is None or self._place.url != url:
-            self._place = open_store(url)
-        content = read_stored(self._place, name, stored)
+        if self._store is None or self._store.url != url:
+            self._store = open_store(url)
+        content = read_stored(self._store, name, stored)
         self.fetched += 1
         count = visits.get()
         if count is not None:
@@ -177,7 +177,7 @@ class Archive:
         return content
 
 
-class _Recent(Generic[_K, _V]):
+class _LruCache(Generic[_K, _V]):
     """An LRU cache by owner, with one bound over all owners; no lock is held while a value is made."""
 
     def __init__(self, most: int) -> None:
@@ -198,12 +198,12 @@ class _Recent(Generic[_K, _V]):
                 self._kept.popitem(last=False)
         return kept
 
-    def let_go(self, owner: object) -> None:
+    def drop_owner(self, owner: object) -> None:
         with self._lock:
             for key in [key for key in self._kept if key[0] is owner]:
                 del self._kept[key]
 
 
-_files: _Recent[int, SegmentFile] = _Recent(FILES_KEPT)
-_groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
-_indexes: _Recent[str, Snapshot] = _Recent(INDEXES_KEPT)
+_files: _LruCache[int, SegmentFile] = _LruCache(FILES_KEPT)
+_groups: _LruCache[tuple[int, int], list[bytes]] = _LruCache(GROUPS_KEPT)
+_indexes: _LruCache[str, Snapshot] = _LruCache(INDEXES_KEPT)

@@ -114,7 +114,7 @@ def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
     )
 
 
-def write_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
+def write_base(store: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
     """Store a base of these pairs, in key order, and remove old bases. Returns it with its parts.
 
     The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.
@@ -125,44 +125,44 @@ def write_base(place: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
         file.seek(0)
         while content := file.read(PART_BYTES):
             parts.append(Stored.of(content))
-            place.write(base.part_name(parts[-1]), content)
+            store.write(base.part_name(parts[-1]), content)
     whole = msgspec.structs.replace(base, parts=tuple(parts))
-    write_object(place, whole.name, whole)
-    _let_go(place, whole)
+    write_object(store, whole.name, whole)
+    _remove_old(store, whole)
     return whole
 
 
-def offsets_of_bases(place: ArchiveStore) -> list[int]:
+def offsets_of_bases(store: ArchiveStore) -> list[int]:
     """The offsets of all bases. Raises ArchiveAway."""
-    names = (name.removesuffix(".json") for name in place.names(_BASES))
+    names = (name.removesuffix(".json") for name in store.names(_BASES))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
-def read_base(place: ArchiveStore, offset: int) -> Base:
+def read_base(store: ArchiveStore, offset: int) -> Base:
     """The base at an offset. Raises ArchiveError; ArchiveDamaged if this release cannot read it."""
     name = f"{_BASES}/{offset:020}.json"
-    base = read_object(place, name, Base)
+    base = read_object(store, name, Base)
     if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
-        raise ArchiveDamaged(f"{place.url}: {name} is no base that this release can read")
+        raise ArchiveDamaged(f"{store.url}: {name} is no base that this release can read")
     return base
 
 
-def bases(place: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
+def bases(store: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
     """The bases of a partition of a topic, newest first; unreadable ones are skipped. Raises ArchiveAway, and
     ArchiveForeign at the first of another cluster or topic."""
-    for offset in reversed(offsets_of_bases(place)):
+    for offset in reversed(offsets_of_bases(store)):
         with suppress(ArchiveDamaged):
-            base = read_base(place, offset)
+            base = read_base(store, offset)
             if (base.cluster_id, base.topic_id) != (cluster_id, topic_id):
                 raise ArchiveForeign(
-                    f"{place.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
+                    f"{store.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
                     f"{topic_id} of {cluster_id}: name another place"
                 )
             yield base
 
 
 def download_base(
-    place: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None
+    store: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None
 ) -> None:
     """Download a base into a log folder. The folder appears once it is complete and `check`, which gets its temporary
     path, has passed. Raises ArchiveError, LogError, OSError."""
@@ -173,12 +173,12 @@ def download_base(
         path = fresh / "base"
         with path.open("xb") as file:
             for part in base.parts:
-                file.write(read_stored(place, base.part_name(part), part))
+                file.write(read_stored(store, base.part_name(part), part))
         try:
             with Snapshot(path) as snapshot:
                 _fill(fresh / "log", snapshot.scan())
         except SnapshotDamaged as error:
-            raise ArchiveDamaged(f"{place.url}: {base.name} is damaged: {error}") from None
+            raise ArchiveDamaged(f"{store.url}: {base.name} is damaged: {error}") from None
         check(fresh / "log")
         shutil.rmtree(folder, ignore_errors=True)
         (fresh / "log").rename(folder)
@@ -218,48 +218,48 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
     yield batch
 
 
-def _let_go(place: ArchiveStore, newest: Base) -> None:
+def _remove_old(store: ArchiveStore, newest: Base) -> None:
     """Remove the oldest bases, descriptions first."""
-    stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
-    for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):
+    stay = [offset for offset in offsets_of_bases(store) if offset <= newest.offset][-KEPT:]
+    for found in filter(None, map(_NAME.fullmatch, store.names(_BASES))):
         if int(found[1]) < min(stay):
-            place.remove(f"{_BASES}/{found[0]}")
+            store.remove(f"{_BASES}/{found[0]}")
 
 
 _SNAPSHOTS = "snapshots"
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
 
 
-def upload_snapshots(place: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+def upload_snapshots(store: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
     """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
     ArchiveAway, OSError."""
-    there = _there(place)
+    there = _there(store)
     for offset in snapshot_offsets(log):
         if offset not in there:
             content = snapshot_content(log, offset)
             there[offset] = f"{_SNAPSHOTS}/{offset:020}-{_hash(content)}.snapshot"
-            place.write(there[offset], content)
+            store.write(there[offset], content)
     for offset in too_many(sorted(there)):
-        place.remove(there[offset])
+        store.remove(there[offset])
 
 
-def download_snapshots(place: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
+def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
     """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
     called between two. Raises ArchiveAway, OSError."""
     here, added = set(snapshot_offsets(log)), 0
-    for offset, name in sorted(_there(place).items(), reverse=True):
+    for offset, name in sorted(_there(store).items(), reverse=True):
         if offset in here or offset > log.durable_offset:
             continue
         rest()
-        content = place.read(name)
+        content = store.read(name)
         if content is not None and name.endswith(f"-{_hash(content)}.snapshot"):
             add_snapshot(log, offset, content)
             added += 1
     return added
 
 
-def _there(place: ArchiveStore) -> dict[int, str]:
-    found = filter(None, map(_SNAPSHOT_NAME.fullmatch, place.names(_SNAPSHOTS)))
+def _there(store: ArchiveStore) -> dict[int, str]:
+    found = filter(None, map(_SNAPSHOT_NAME.fullmatch, store.names(_SNAPSHOTS)))
     return {int(one[1]): f"{_SNAPSHOTS}/{one[0]}" for one in found}
 
 

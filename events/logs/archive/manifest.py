@@ -1,20 +1,20 @@
-"""What an archive says of itself, and what a log keeps of its archive.
+"""The description of an archive, and the log's record of its archive.
 
-    archive.json                 of which log it is (`ArchiveInfo`), and by whom it is written (`Writer`)
-    writer.json
-    manifests/START.json         one for each segment (`Manifest`); a segment without one is not there
+    archive.json                 the log that it belongs to (`ArchiveInfo`)
+    writer.json                  the process that writes it (`Writer`)
+    manifests/START.json         one a segment (`Manifest`); a segment without one does not exist
     events/START-HASH.parquet    its events (`segment`)
-    index/START-HASH.index       where its topics and requests are (`index`)
-    requests/START-HASH.index    written when the segment is dropped: its requests in short, as the log's state had them
+    index/START-HASH.index       the index of its topics and requests (`segment`)
+    requests/START-HASH.index    written when the segment is dropped: its requests, as the log's state had them
 
-A manifest is written last, when all that it names is there; names have a hash of the content, so nobody overwrites
-anything but with the same. So each segment is there once, whenever who archives dies.
+A manifest is written last, after all that it names. Names contain a hash of the content, so an object is only ever
+overwritten by the same one. So each segment exists once, whenever the archiving process dies.
 
-The log keeps each manifest beside its events, as state keys:
-    p                            where the archive is (`ArchiveStatus`)
-    p START                      the manifest of a segment (eight bytes)
-    p START r                    of a dropped segment: the object with its requests (`Stored`)
-What is read of the archive must have the hashes that the log kept: it is trusted as little as the disk is.
+The log records the archive in state keys:
+    p                            the archive's URL and what was dropped (`ArchiveStatus`)
+    p START                      the manifest of a segment (START: eight bytes)
+    p START r                    the object with the requests of a dropped segment (`Stored`)
+Objects that are read must have the recorded hashes: the archive is trusted no more than the disk.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def requests_name(self, requests: Stored) -> str:
         return f"{_REQUESTS_FOLDER}/{self.start:020}-{requests.sha256[:16]}.index"
 
-    def find_requests(self, place: ArchiveStore) -> str | None:
+    def find_requests(self, store: ArchiveStore) -> str | None:
         """The name of an object with its requests, None if there is none yet. Raises ArchiveAway."""
         own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
-        there = filter(own.fullmatch, place.names(_REQUESTS_FOLDER))
+        there = filter(own.fullmatch, store.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
 
@@ -141,102 +141,102 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
 _T = TypeVar("_T")
 
 
-def read_archive_info(place: ArchiveStore) -> ArchiveInfo | None:
+def read_archive_info(store: ArchiveStore) -> ArchiveInfo | None:
     """The log that an archive belongs to, None if there is no archive. Raises ArchiveError."""
-    return read_object(place, _ABOUT, ArchiveInfo)
+    return read_object(store, _ABOUT, ArchiveInfo)
 
 
-def write_archive_info(place: ArchiveStore, about: ArchiveInfo) -> None:
+def write_archive_info(store: ArchiveStore, about: ArchiveInfo) -> None:
     """Create an archive. Raises ArchiveError."""
-    write_object(place, _ABOUT, about)
+    write_object(store, _ABOUT, about)
 
 
-def read_writer(place: ArchiveStore) -> Writer | None:
+def read_writer(store: ArchiveStore) -> Writer | None:
     """The process that archives there. Raises ArchiveError."""
-    return read_object(place, _WRITER, Writer)
+    return read_object(store, _WRITER, Writer)
 
 
-def write_writer(place: ArchiveStore, writer: Writer) -> None:
+def write_writer(store: ArchiveStore, writer: Writer) -> None:
     """Register this process as the one that archives. Raises ArchiveError."""
-    write_object(place, _WRITER, writer)
+    write_object(store, _WRITER, writer)
 
 
-def write_manifest(place: ArchiveStore, manifest: Manifest) -> None:
+def write_manifest(store: ArchiveStore, manifest: Manifest) -> None:
     """Add a segment to the archive. Raises ArchiveError."""
-    write_object(place, manifest.name, manifest)
+    write_object(store, manifest.name, manifest)
 
 
-def starts_in(place: ArchiveStore) -> list[int]:
+def starts_in(store: ArchiveStore) -> list[int]:
     """The first offsets of all segments, in order. Raises ArchiveError."""
-    names = (name.removesuffix(".json") for name in place.names(_MANIFESTS))
+    names = (name.removesuffix(".json") for name in store.names(_MANIFESTS))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
-def read_manifest(place: ArchiveStore, start: int) -> Manifest:
+def read_manifest(store: ArchiveStore, start: int) -> Manifest:
     """The manifest of the segment that begins at an offset. Raises ArchiveError."""
-    found = find_manifest(place, start)
+    found = find_manifest(store, start)
     if found is None:
         name = f"{_MANIFESTS}/{start:020}.json"
-        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
+        raise ArchiveDamaged(f"{store.url}: {name} is missing: restore it from a copy of the archive")
     return found
 
 
-def find_manifest(place: ArchiveStore, start: int) -> Manifest | None:
+def find_manifest(store: ArchiveStore, start: int) -> Manifest | None:
     """As `read_manifest`, None if there is none. Raises ArchiveError."""
     name = f"{_MANIFESTS}/{start:020}.json"
-    found = read_object(place, name, Manifest)
+    found = read_object(store, name, Manifest)
     if found is not None and (found.start != start or found.end <= start):
-        raise ArchiveDamaged(f"{place.url}: {name} is of events {found.start} to {found.end - 1}: it was changed")
+        raise ArchiveDamaged(f"{store.url}: {name} is of events {found.start} to {found.end - 1}: it was changed")
     return found
 
 
-def read_chain(place: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
+def read_chain(store: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
     """The log that an archive belongs to, and its segments from the first event on without a gap.
 
     Raises ArchiveError; ArchiveForeign if there is no archive.
     """
-    about = read_archive_info(place)
+    about = read_archive_info(store)
     if about is None:
-        raise ArchiveForeign(f"{place.url} holds no archive: name what `log.archive.url` or `backup` named")
+        raise ArchiveForeign(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
     manifests: list[Manifest] = []
-    for start in starts_in(place):
-        one, end = read_manifest(place, start), manifests[-1].end if manifests else 0
+    for start in starts_in(store):
+        one, end = read_manifest(store, start), manifests[-1].end if manifests else 0
         if one.start != end:
-            raise ArchiveDamaged(f"{place.url} lacks the segment from offset {end} on: restore it from a copy")
+            raise ArchiveDamaged(f"{store.url} lacks the segment from offset {end} on: restore it from a copy")
         if (one.cluster_id, one.history) != (about.cluster_id, about.history):
-            raise ArchiveDamaged(f"{place.url}: {one.name} is of another log: it was changed")
+            raise ArchiveDamaged(f"{store.url}: {one.name} is of another log: it was changed")
         manifests.append(one)
     return about, manifests
 
 
-def read_stored(place: ArchiveStore, name: str, stored: Stored) -> bytes:
+def read_stored(store: ArchiveStore, name: str, stored: Stored) -> bytes:
     """An object as archived. Raises ArchiveError; ArchiveDamaged if it is missing or changed."""
-    content = place.read(name)
+    content = store.read(name)
     if content is None:
-        raise ArchiveDamaged(f"{place.url}: {name} is missing: restore it from a copy of the archive")
+        raise ArchiveDamaged(f"{store.url}: {name} is missing: restore it from a copy of the archive")
     if len(content) != stored.size or sha256(content).hexdigest() != stored.sha256:
-        raise ArchiveDamaged(f"{place.url}: {name} is not as it was archived: restore it from a copy of the archive")
+        raise ArchiveDamaged(f"{store.url}: {name} is not as it was archived: restore it from a copy of the archive")
     return content
 
 
-def read_object(place: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
+def read_object(store: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
     """A JSON object, None if there is none. Raises ArchiveError."""
-    content = place.read(name, JSON_BYTES_MAX)
+    content = store.read(name, JSON_BYTES_MAX)
     if content is None:
         return None
     try:
         found = msgspec.json.decode(content, type=kind)
     except UNREADABLE as error:
-        raise ArchiveDamaged(f"{place.url}: {name} cannot be read: {error}") from None
+        raise ArchiveDamaged(f"{store.url}: {name} cannot be read: {error}") from None
     written = getattr(found, "format", FORMAT)
     if written > FORMAT:
-        raise ArchiveForeign(f"{place.url} was written by a newer release (format {written}, this one has {FORMAT})")
+        raise ArchiveForeign(f"{store.url} was written by a newer release (format {written}, this one has {FORMAT})")
     return found
 
 
-def write_object(place: ArchiveStore, name: str, what: msgspec.Struct) -> None:
+def write_object(store: ArchiveStore, name: str, what: msgspec.Struct) -> None:
     """Write a JSON object. Raises ArchiveError."""
-    place.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
+    store.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
 
 
 # --- what a log keeps

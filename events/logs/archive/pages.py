@@ -1,7 +1,8 @@
-"""The sizes of what is in a Parquet file, found before any of it is unpacked.
+"""The sizes of a Parquet file's columns, known before anything is decompressed.
 
-A page of a few bytes may unpack to gigabytes, and what the file's footer says of sizes is only a claim. The unpacker
-goes by the headers of pages, so these are read here: Thrift's compact protocol, of which a few fields count.
+A page of a few bytes may decompress to gigabytes. pyarrow decompresses whole pages by the sizes in their headers; the
+sizes in the footer, which its metadata shows, are only a claim that it never compares with them. So a limit on those
+would not protect a reader, and this module reads the page headers: a few fields of Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ class _Pages:
         """The next header; skips its page. Raises BadPages."""
         try:
             fields = self._struct(0)
-            kind, unpacked, packed = fields[1], fields[2], fields[3]
+            kind, unpacked, pairs_file = fields[1], fields[2], fields[3]
             data, encoding = (fields[8], 4) if 8 in fields else (fields[7 if kind == _DICTIONARY else 5], 2)
             header = _Header(kind, unpacked, data[1], data[encoding])
         except (KeyError, IndexError, TypeError):
             raise BadPages("the header of a page cannot be read") from None
-        if packed < 0 or min(header) < 0:
+        if pairs_file < 0 or min(header) < 0:
             raise BadPages("the header of a page has a negative size")
-        self.at += packed
+        self.at += pairs_file
         return header
 
     def _struct(self, depth: int) -> dict[int, Any]:

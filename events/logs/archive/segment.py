@@ -52,7 +52,7 @@ class SegmentIndexBuilder:
 
     def content(self, cluster_id: str, last_event: bytes, event_version: int = EVENT_VERSION) -> bytes:
         about = SnapshotInfo(cluster_id, max(self._ends.values()), event_version, zlib.crc32(last_event))
-        return packed(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
+        return pairs_file(about, ((key, _encode(self._runs[key])) for key in sorted(self._runs)))
 
     def _take(self, key: bytes, offset: int) -> None:
         runs = self._runs.setdefault(key, [])
@@ -64,7 +64,7 @@ class SegmentIndexBuilder:
         self._ends[key] = offset + 1
 
 
-def packed(info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+def pairs_file(info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """A file of pairs, which are in key order."""
     file = BytesIO()
     write_snapshot(file, info, pairs)

@@ -1,14 +1,12 @@
-"""Where an archive is: a folder, or a bucket of an object store (S3, GCS, Azure), through pyarrow's filesystems.
+"""Where an archive is stored: a folder, or a bucket (S3, GCS, Azure) through pyarrow's filesystems.
 
-What it is for: objects of some megabytes that are written whole and read whole. One that is there under its name is
-whole, whenever who wrote it has died: object stores show an object once all of it is there, and in a folder it is
-written under another name, synced and renamed.
+Objects have some megabytes and are written and read whole. An object under its name is complete, whenever its writer
+died: object stores show complete objects only, and in a folder `replacing` writes them.
 
-Credentials come from the environment, as the store's own tools have them (AWS_ACCESS_KEY_ID, …). A URL stands in log
-lines, in health answers, in the log's folder and in copies of it. So a URL is refused unless each part of it is known
-to be no secret.
+Credentials come from the environment, as with the store's own tools (AWS_ACCESS_KEY_ID, …). URLs appear in log lines,
+health answers, and the log's folder with its copies. So a URL is rejected unless each part is known to hold no secret.
 
-What it does not do: try again (pyarrow does, a few times), and keep anything open.
+Non-goals: retries (pyarrow makes a few), open connections.
 """
 
 from __future__ import annotations
@@ -133,9 +131,9 @@ def within(url: str, name: str) -> str:
     return f"{where.rstrip('/')}/{name}{mark}{options}"
 
 
-def is_inside(place: ArchiveStore, folder: Path) -> bool:
+def is_inside(store: ArchiveStore, folder: Path) -> bool:
     """True if the store lies inside the folder, so that both would be lost together."""
-    return isinstance(place, Folder) and Path(place.url).resolve().is_relative_to(folder.resolve())
+    return isinstance(store, Folder) and Path(store.url).resolve().is_relative_to(folder.resolve())
 
 
 def _shown(url: str) -> str:

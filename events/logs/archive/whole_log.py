@@ -1,9 +1,9 @@
-"""Reading a log of which the older events may be archived: what is here and what is in the archive, as one.
+"""Reading a log and its archive as one.
 
-Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. Where the log drops events
-while somebody reads, `start_offset` moves before anything goes, so whoever misses something looks again.
+Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. A log that drops events moves
+`start_offset` first, so a reader that misses an event reads again.
 
-What it does not do: write, and reach for an archive before somebody wants what is in it.
+Non-goals: writing, and access to the archive before somebody needs its events.
 """
 
 from __future__ import annotations

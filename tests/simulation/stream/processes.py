@@ -120,7 +120,7 @@ class WorkerProcess:
     def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
-    def is_duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, copy: Duplicate) -> None:
         self.world.done["copies"] += 1
 
     def lost(self, why: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.stream.log.folder import FirstRecordsDeleted
-from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
+from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
@@ -134,7 +134,7 @@ def test_a_decision_that_kafka_did_not_take_is_gone_with_the_closing(writing: Wr
 
 
 def test_records_without_events_are_noted_now_and_then(writing: Writing, tmp_path: Path) -> None:
-    for _ in range(NOTE_AFTER_RECORDS // 2 + 10):
+    for _ in range(POSITION_EVERY_RECORDS // 2 + 10):
         writing.decide(*joined(1))
     writing.partition.commit()
     position = writing.partition.fold.position

@@ -9,7 +9,7 @@ import pytest
 
 from controller.stream.log import restoring
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _Written
+from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _ToRestore
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log.secondary import Look
@@ -38,7 +38,7 @@ def test_readers_come_to_the_same_state(
     monkeypatch.setattr(restoring, "CHUNK_BYTES", chunk_bytes)
     before = worker(tmp_path / "before", 20)
     with closing(Look(before.log.path)) as log:
-        topic = list(_Written(log, before.fold.position, next_source, 0).records())
+        topic = list(_ToRestore(log, before.fold.position, next_source, 0).records())
     after = opened(tmp_path / "after")
     read_all(after, topic)
     assert list(after.log.read()) == list(before.log.read())

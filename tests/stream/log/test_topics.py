@@ -113,15 +113,15 @@ def watch() -> TopicWatch:
 def test_an_events_topic_without_its_first_records_is_reported(
     watch: TopicWatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    watch.learn_beginnings([0, 0, 0, 0])
+    watch.check_first_records([0, 0, 0, 0])
     assert (watch.trouble, *watch.gauges()) == (None, ("records_deleted", ANY, 0))
     for _ in range(2):
-        watch.learn_beginnings([0, 18, 0, 2])
+        watch.check_first_records([0, 18, 0, 2])
     assert "topic events has lost its first records (of partitions 1, 3)" in str(watch.trouble)
     assert list(watch.gauges()) == [("records_deleted", ANY, 20)]
     assert capfd.readouterr().out.count("the events topic is not whole") == 1
     archived = TopicWatch({}, watch._topics, is_archived=True)
-    archived.learn_beginnings([0, 18, 0, 2])
+    archived.check_first_records([0, 18, 0, 2])
     assert archived.trouble is None
 
 
@@ -165,7 +165,7 @@ async def test_a_look_that_raises_is_no_reason_to_look_no_more(
 ) -> None:
     monkeypatch.setattr(topics, "AdminClient", Admin)
     monkeypatch.setattr(topics, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
-    monkeypatch.setattr(topics, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(topics, "POLL_INTERVAL_S", 0.001)
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
     gone: list[TopicGone] = []
     await asyncio.wait_for(watch.watch(gone.append), 30)

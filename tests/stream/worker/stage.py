@@ -100,7 +100,7 @@ class Stage:
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
                 make_fleet=make_fleet,
-                on_trouble=self.losses.append,
+                on_rejected=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,
             )
@@ -149,7 +149,7 @@ class Stage:
     def skipped(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def is_duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, copy: Duplicate) -> None:
         self.copies.append(copy)
 
     def lost(self, why: str) -> None:

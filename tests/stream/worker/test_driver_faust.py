@@ -132,7 +132,7 @@ async def test_messages_are_handed_on_again_after_a_seek_back(monkeypatch: pytes
         one.decided = 5
         await one.consumer.perform_seek()
         one.blocked.set()
-        one.consumer.go_on()
+        one.consumer.resume_flowing()
         await until(lambda: one.decided == one.size, one)
 
 
@@ -161,7 +161,7 @@ async def test_whatever_comes_in_between_nothing_is_passed_over(monkeypatch: pyt
                 await asyncio.sleep(0)
             if not one.consumer.flow_active or chance.random() < 0.2:
                 await one.consumer.perform_seek()
-            one.consumer.go_on()
+            one.consumer.resume_flowing()
 
 
 class LosingEngine:
@@ -205,7 +205,7 @@ async def test_partitions_that_are_lost_are_claimed_anew_and_fed_on(monkeypatch:
             await driver._inbox.put(SimpleNamespace(message=message, ack=lambda: None))
 
         one.consumer.callback = into_the_inbox
-        working = [asyncio.create_task(each) for each in (driver._drain(), driver._claim_what_was_lost())]
+        working = [asyncio.create_task(each) for each in (driver._drain(), driver._reclaim_lost())]
         for _ in range(2000):
             if one.decided == one.size or driver._failed.done():
                 break

@@ -114,7 +114,7 @@ OURS = {
     name
     for kind in (faust_seam.FaustConsumer, faust_seam._Thread, faust_seam.FaustTransport, FaustDriver)
     for name in vars(kind)
-} | {"_fetching_or_seeking", "_fetched", "_message", "_NothingRead"}
+} | {"_fetching_or_seeking", "_fetched", "_message", "_NoOffsets"}
 
 
 def test_every_private_part_that_is_touched_is_listed() -> None:

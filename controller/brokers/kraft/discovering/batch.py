@@ -46,9 +46,9 @@ def discovering(
 ) -> Iterator[Discovered]:
     """What the records of a batch have decided, in slices, each of some milliseconds.
 
-    `request_id` is that of `ExternalDecision`, which says whose it is; `every_topic` is called only where a record concerns all
-    topics. `state` may be brought past a slice before the next is taken, or past all of them in the end; nothing else
-    may change it meanwhile.
+    `request_id` is that of `ExternalDecision`, which says whose it is; `every_topic` is called only where a record
+    concerns all topics. `state` may be brought past a slice before the next is taken, or past all of them in the
+    end; nothing else may change it meanwhile.
     """
     reading = Reading(source_of(request_id))
     of_cluster = ClusterChanges(state.cluster, wire_before, reading)
