@@ -25,7 +25,7 @@ from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.external import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, requests_changes
-from events.logs.archive.segment import packed
+from events.logs.archive.segment import pairs_file
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_keys import REQUEST, SHARD, run_prefix
@@ -107,7 +107,7 @@ class Leaving:
         self._keys = [key for key, _ in pairs]
         if archive_status(self._log).forgotten >= self.manifest.end:
             return
-        content = packed(SnapshotInfo(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
+        content = pairs_file(SnapshotInfo(self._log.cluster_id, self.manifest.end, EVENT_VERSION, 0), pairs)
         stored = Stored.of(content)
         place.write(self.manifest.requests_name(stored), content)
         self._put = requests_changes(self.manifest, stored)
