@@ -60,9 +60,9 @@ def recorded_in_words(record: Recorded) -> str:
     """The same, and who decided it where that was another controller."""
     text = in_words(record.event)
     decided = external_decision(record.cause)
-    if decided is None or decided.words in text or isinstance(record.event, catalog.HistorySkipped):
+    if decided is None or decided.summary in text or isinstance(record.event, catalog.HistorySkipped):
         return text
-    return f"{text} ({decided.words})"
+    return f"{text} ({decided.summary})"
 
 
 def _of_topic(event: Event) -> str:

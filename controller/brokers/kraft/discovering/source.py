@@ -22,4 +22,4 @@ def source_of(request_id: RequestId) -> Source:
     """Another controller, as the events have it that are of this request."""
     decided = external_decision(Cause(FOLLOW, request_id))
     assert decided is not None, f"{request_id} is the id of a decision that was external_decision"
-    return Source(decided.request_id, decided.leader, decided.words)
+    return Source(decided.request_id, decided.leader, decided.summary)
