@@ -120,7 +120,7 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
         chain.add(record, because)
     decided = external_decision(Cause(request.api, request.request_id))
     if decided is not None:
-        summary = f"{request.request_id}: {decided.summary}, {decided.place}, at {iso(request.asked_at_ms)}"
+        summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {iso(request.asked_at_ms)}"
         return chain.explanation(request.request_id, "request", summary)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
