@@ -91,7 +91,7 @@ def _archived(
     from events.logs.archive.segment import SegmentFile
 
     schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
-    for manifest in log.archive.stretches(start, end):
+    for manifest in log.archive.segments(start, end):
         file = SegmentFile(manifest, log.archive.content(manifest))
         for batch in file.batches(start, end, schema):
             chosen = batch
