@@ -61,7 +61,7 @@ class RequiredTopics(msgspec.Struct, frozen=True):
     replication_factor: int
 
     @classmethod
-    def by(cls, settings: ServeSettings) -> RequiredTopics:
+    def of(cls, settings: ServeSettings) -> RequiredTopics:
         return cls(
             settings.stream_commands_topic,
             settings.stream_events_topic,

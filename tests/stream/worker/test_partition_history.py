@@ -20,7 +20,7 @@ from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import Base, bases
-from events.logs.archive.manifest import NOTED, ArchiveForeign, read_chain, write_object
+from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, read_chain, write_object
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
@@ -34,7 +34,7 @@ from tests.stream.worker.stage import Stage, check_all_decided
 
 SEGMENT = 256
 KEPT_EVENTS = 300
-_OTHERWISE_KEPT = (NOTED, POSITION, REQUEST, FACET)
+_OTHERWISE_KEPT = (ARCHIVE_KEY, POSITION, REQUEST, FACET)
 """State keys that a log with an archive keeps otherwise than one without."""
 
 

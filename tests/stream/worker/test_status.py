@@ -26,12 +26,12 @@ async def test_of_faults_alike_one_a_minute_has_a_line_and_all_are_counted() -> 
         heard = Heard()
         status = WorkerStatus(Reports(heard, heard.write, heard))
         for offset in range(300):
-            status.passed_over(raised(offset))
-            status.passed_over(Fault(offset % 2, offset, "not a command"))
+            status.skipped(raised(offset))
+            status.skipped(Fault(offset % 2, offset, "not a command"))
         assert [(line["offset"], line["partition"]) for line in lines] == [(0, 0), (0, 0), (1, 1)]
         assert sum(len(str(line)) for line in lines) < 20_000
         await asyncio.sleep(61)
-        status.passed_over(raised(300))
+        status.skipped(raised(300))
         assert lines[-1]["held_back"] == 299
     counts = {name: value for name, _, value in status.gauges()}
     assert counts["commands_passed_over"] == 601
