@@ -23,7 +23,7 @@ import msgspec
 
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
-from events.external import indexed_under
+from events.external_decision import indexed_under
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import EMPTY_ROOT, Frontier
 from events.logs.tree_heads import Head

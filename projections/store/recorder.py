@@ -13,7 +13,7 @@ from controller.machine.apply import apply
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
-from events.external import request_of
+from events.external_decision import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.access_state import Puts

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from controller.machine.apply import apply
 from events.catalog import Recorded
 from events.codec import encode_event
-from events.external import request_of
+from events.external_decision import request_of
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Query, Questions

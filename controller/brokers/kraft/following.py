@@ -39,7 +39,7 @@ from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import Quorum
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.external import FOLLOW, ExternalDecision, skipped_snapshot
+from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
 from events.names import RequestId
 from projections.store.recorder import Recorder

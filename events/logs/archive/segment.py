@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
-from events.external import indexed_under
+from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, ArchiveInfo, Manifest, Stored
 from events.logs.archive.pages import BadPages, Sizes, check_footer, sizes
 from events.logs.log import LogCorrupted

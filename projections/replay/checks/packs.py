@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, hashes, numbers, with_lists_coded
 from projections.replay.checks.check import Violation, found
 from projections.replay.checks.offsets import Run, runs

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from events.catalog import ADOPTED_DEADLINE_MS
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, numbers
 from projections.replay.checks.check import Check, Place
 

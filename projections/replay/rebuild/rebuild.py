@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events import catalog
 from events.codec import decode_event
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import TopicName
 from projections.queries.moments import iso
 from projections.replay.errors import ReplayError

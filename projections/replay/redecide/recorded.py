@@ -25,7 +25,7 @@ from controller.machine.recall import recall
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.codec import decode_event
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
 

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from events.catalog import Cause, Recorded
 from events.codec import EventDecodeError, decode_event
-from events.external import was_requested
+from events.external_decision import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Manifest, note, read_stored
 from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore

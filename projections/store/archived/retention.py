@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
-from events.external import indexed_under
+from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, requests_changes
 from events.logs.archive.segment import pairs_file
 from events.logs.archive.store import ArchiveAway, ArchiveStore

@@ -24,7 +24,7 @@ from events.catalog import (
     ResourceConfigsChanged,
     TopicCreated,
 )
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from tests.machine.audit.auditor import Auditor
 from tests.machine.audit.auditor_cluster import Life, own
 from tests.machine.audit.rules import COMMANDS

@@ -29,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from events.codec import decode_event
-from events.external import was_requested
+from events.external_decision import was_requested
 from events.logs.archive.base import base_of, bases, download_base, write_base
 from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
 from events.logs.archive.store import Folder

@@ -30,7 +30,7 @@ from controller.brokers.kraft.log.projection import TOPICS
 from controller.machine.discovering import vanish
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
-from events.external import skipped_snapshot
+from events.external_decision import skipped_snapshot
 from events.names import BrokerId, ShardKey, TopicName, shard_key
 
 

@@ -14,7 +14,7 @@ from controller.brokers.kraft.log.metadata_records import PartitionRecord
 from controller.brokers.kraft.log.projection import ELR_SINCE, partition_record
 from events import catalog
 from events.catalog import ConfigOp, Configs, Partition
-from events.external import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import BrokerId, TopicId, TopicName
 
 _SET, _DELETE = 0, 1

@@ -22,7 +22,7 @@ from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
 from events.codec import decode_event, encode_event
-from events.external import ExternalDecision
+from events.external_decision import ExternalDecision
 from events.names import Offset, TopicName
 from tests.machine.rig import topics_of
 

@@ -10,7 +10,7 @@ from controller.brokers.kraft.discovering.snapshot import discovered_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged
-from events.external import skipped_snapshot
+from events.external_decision import skipped_snapshot
 from events.names import Offset, RequestId
 from tests.brokers.kraft.discovering.following import Follower
 
