@@ -73,7 +73,7 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
 def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: archive._Recent[str, Snapshot] = archive._Recent(2)
+    kept: archive._LruCache[str, Snapshot] = archive._LruCache(2)
     monkeypatch.setattr(archive, "_indexes", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
