@@ -83,7 +83,7 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
             assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key))
             assert len(kept._kept) == 2
         owners = {owner for owner, _ in kept._kept}
-        assert owners == {cut.archive._own}, "those of the log that was read last"
+        assert owners == {cut.archive._owner}, "those of the log that was read last"
     cut.archive.close()
     assert not kept._kept
 
