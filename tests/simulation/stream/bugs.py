@@ -40,7 +40,7 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
     """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
     (_, end), topics = await engine.transport.events_range(partition), engine._topics
     if not end:
-        return await _take_over(engine, partition, still)
+        return await _claim_partition(engine, partition, still)
     if partition not in engine._states:
         engine._states[partition] = PartitionState.open(
             engine.data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
@@ -48,7 +48,7 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
     return await engine._read(engine._states[partition], end, still)
 
 
-_take_over = Engine._take_over
+_claim_partition = Engine._claim_partition
 
 
 def _of_any_epoch(fold: PartitionReader, record: Decided) -> CountedRecord | None:
@@ -78,7 +78,7 @@ BUGS: Final[Bugs] = {
     "a copy is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
     "the next owner does not know what was decided": [(PartitionState, "detect_duplicates", _remember_nothing)],
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
-    "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
+    "a partition is taken over without a fence": [(Engine, "_claim_partition", _without_a_fence)],
     "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
     "an offset without a record is taken for a loss": [(PartitionReader, "take", _without_gaps)],
     "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
