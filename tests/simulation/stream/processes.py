@@ -71,7 +71,7 @@ class WorkerProcess:
                 clock_ms=world.clock_ms,
                 new_request_id=Stamps(writer, world.clock_ms).new_request_id,
                 make_fleet=lambda partition: world.brokers_of(world.brokers, partition),
-                on_trouble=self._troubled,
+                on_rejected=self._troubled,
                 on_failure=world.failures.append,
                 signer=_Signer(world),
                 signing_interval_s=SIGNED_EVERY_S,
