@@ -52,7 +52,7 @@ class ExternalDecision(msgspec.Struct, frozen=True):
     def summary(self) -> str:
         """The deciding controller and its epoch, for display."""
         if self.node_id == _UNKNOWN:
-            return f"as a snapshot of epoch {self.leader_epoch} has it"
+            return f"as in a snapshot of epoch {self.leader_epoch}"
         return f"decided by {self.leader}, which led epoch {self.leader_epoch}"
 
     @property

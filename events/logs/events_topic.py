@@ -200,7 +200,7 @@ class PartitionReader:
         """
         where = f"events partition {self.partition}, record {kafka_offset}"
         if kafka_offset < self._kafka_offset:
-            raise LogCorrupted(f"{where}: it was taken before")
+            raise LogCorrupted(f"{where}: it was read before")
         try:
             record = decode_record(value)
         except RecordError as error:

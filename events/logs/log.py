@@ -111,7 +111,7 @@ def check_commit(commit: Commit) -> None:
 def check_range(start: int, end: int | None) -> None:
     """Raise ValueError for a negative offset."""
     if start < 0 or (end is not None and end < 0):
-        raise ValueError(f"offsets begin at 0: asked for {start} to {end}")
+        raise ValueError(f"offsets begin at 0: requested {start} to {end}")
 
 
 class StateKeys(Protocol):

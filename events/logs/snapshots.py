@@ -209,14 +209,14 @@ class Snapshot:
         size = os.fstat(self._file).st_size
         end = os.pread(self._file, _END.size, max(0, size - _END.size))
         if len(end) < _END.size or size < len(_MAGIC) + _END.size:
-            raise self._damaged(f"it has {size} bytes, and no end")
+            raise self._damaged(f"it has {size} bytes, too few")
         position, checksum, magic = _END.unpack(end)
         if magic != _MAGIC:
-            raise self._damaged("it does not end as a snapshot does")
+            raise self._damaged("it has no valid end")
         length = size - _END.size - position
         head = os.pread(self._file, length, position) if 0 <= length <= _HEAD_BYTES_MAX else b""
         if zlib.crc32(head) != checksum:
-            raise self._damaged("its head is not as it was written")
+            raise self._damaged("its head was changed")
         try:
             decoded = _decode_head(head)
         except UNREADABLE as error:

@@ -120,11 +120,11 @@ def _key(path: Path, load: Callable[[bytes], object]) -> object:
     except OSError as error:
         raise BadKey(f"{path} cannot be read: {error.strerror}") from error
     if len(pem) > KEY_FILE_BYTES_MAX:
-        raise BadKey(f"{path} is larger than {KEY_FILE_BYTES_MAX} bytes: no key is")
+        raise BadKey(f"{path} is larger than {KEY_FILE_BYTES_MAX} bytes, more than any key")
     try:
         return load(pem)
     except TypeError:
-        raise BadKey(f"{path} is encrypted, and nobody is there to be asked: protect the file instead") from None
+        raise BadKey(f"{path} is encrypted: store it unencrypted in a protected file") from None
     except (ValueError, UnsupportedAlgorithm):
         return None
 
@@ -169,7 +169,7 @@ class ProofFails(ValueError):
 def read_proof(text: bytes) -> Proof:
     """The proof in a file's text. Raises ProofFails."""
     if len(text) > FILE_BYTES_MAX:
-        raise ProofFails(f"it is larger than {FILE_BYTES_MAX} bytes: no proof is")
+        raise ProofFails(f"it is larger than {FILE_BYTES_MAX} bytes, more than any proof")
     try:
         return msgspec.json.decode(text, type=Proof)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -184,11 +184,11 @@ def check_paths(proof: Proof) -> None:
             raise ProofFails(f"event {event.offset}: it comes after event {before}, which is not the order of the log")
         before = event.offset
         if (event.leaf is None) != bool(event.value):
-            raise ProofFails(f"event {event.offset}: it has either its bytes or their hash")
+            raise ProofFails(f"event {event.offset}: it must have either its bytes or their hash")
         leaf = event.leaf if event.leaf is not None else leaf_hash(event.value)
         root = root_from_inclusion(leaf, event.offset, head.size, event.path)
         if root is None or root.hex() != head.root:
             raise ProofFails(
-                f"event {event.offset}: it is not what stood there when the log had {head.size} events and root "
+                f"event {event.offset}: it is not the event at this offset of the log with {head.size} events and root "
                 f"{head.root}"
             )

@@ -72,7 +72,7 @@ class GatewayBrokers:
         """Accept only 0: the workers' brokers have no delay. Raises UnknownBroker, ValueError."""
         broker = self._simulated(broker_id)
         if delay_ms:
-            raise ValueError("delay_ms: brokers of stream workers cannot be made slow; allowed is 0")
+            raise ValueError("delay_ms: brokers of stream workers have no delay; allowed: 0")
         shown = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
         self._changed.setdefault(broker.broker_id, shown)
 
@@ -103,7 +103,7 @@ class GatewayCluster:
     """The target cluster, reached at the brokers that `cluster` knows, with the credentials `security`."""
 
     def __init__(self, cluster: Callable[[], Cluster], security: Security, look_every_s: float) -> None:
-        self.trouble: str | None = "it was not reached yet"
+        self.trouble: str | None = "not reached yet"
         """Why the cluster is unreachable; None if it is reachable."""
         self._cluster = cluster
         self._security = security
@@ -114,7 +114,7 @@ class GatewayCluster:
 
     async def reached(self) -> ReachedCluster:
         """Wait for the cluster. Raises SettingsError for wrong credentials."""
-        where = "the cluster that carries decisions out"
+        where = "the target cluster"
         self._reached = await reached(where, self._reach, ClusterUnreachable)
         self._looking = asyncio.create_task(self._poll(), name="look at the cluster")
         return self._reached

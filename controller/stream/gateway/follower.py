@@ -184,13 +184,13 @@ def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
     """Raise FollowingFailed for permanent errors."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
-            f"partition {partition} of {topic} no longer has the records that come next: {error.str()}; it must keep "
+            f"partition {partition} of {topic} no longer has the next records: {error.str()}; it must keep "
             "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
             "started again, this gateway begins with the newest base, where there is one"
         )
     if error.code() in _GONE:
         raise FollowingFailed(
-            f"partition {partition} of {topic} is not there any more ({error.str()}): it must not be deleted"
+            f"partition {partition} of {topic} no longer exists ({error.str()}): it must not be deleted"
         )
     if error.fatal() or error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
         raise FollowingFailed(f"partition {partition} of {topic} cannot be read: {error.str()}") from KafkaException(

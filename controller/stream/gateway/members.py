@@ -153,7 +153,7 @@ class Heartbeats:
                 self._log.info("kafka is back")
             self.trouble = None
         elif self.trouble is None:
-            self.trouble = "Kafka has not taken and given back what this gateway writes"
+            self.trouble = "this gateway does not receive its own heartbeats from Kafka"
             self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
 
 

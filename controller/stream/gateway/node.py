@@ -167,9 +167,9 @@ def _expected(state: State, command: Any) -> Decision | None:
 GRACE_S = 1.0
 """Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
 
-NO_KAFKA = "This gateway has lost Kafka and takes no requests until it is back."
+NO_KAFKA = "This gateway has lost Kafka and accepts no requests until it is back."
 NOT_DECIDED = "No worker decided this in time; it may be decided later."
-STOPS = "This gateway is stopping and takes no more requests."
+STOPS = "This gateway is stopping and accepts no more requests."
 FAILED = "This gateway failed; its log has the cause."
 
 

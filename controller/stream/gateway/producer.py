@@ -75,7 +75,7 @@ class CommandProducer:
         try:
             self._producer.produce(topic, value, key, partition, on_delivery=delivered)
         except BufferError:
-            raise NotProduced("too many commands wait for Kafka already") from None
+            raise NotProduced("too many commands are waiting for Kafka") from None
         except KafkaException as error:
             cause = error.args[0]
             too_large = cause.code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -107,7 +107,7 @@ FAULTS_KEPT_MAX = 1000
 """Limit of stored faults of unacknowledged commands; a worker may decide a command before its acknowledgement
 arrives."""
 
-NOT_TAKEN = "Kafka did not take the command in time: whether it will be decided is not known."
+NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
 
 _Place = tuple[int, int]
 """A partition of the commands topic, and an offset."""
@@ -153,7 +153,7 @@ class CommandSender:
             if error is None:
                 self._acknowledged((number, offset), owner)
             elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                why = f"The command is larger than the commands topic takes: {error.str()}"
+                why = f"The command is larger than the commands topic accepts: {error.str()}"
                 self._answer_error(*owner, ErrorCode.INVALID_REQUEST, why)
             else:
                 self._answer_error(*owner, ErrorCode.NOT_CONTROLLER, f"{NOT_TAKEN} ({error.str()})")
@@ -199,4 +199,4 @@ class CommandSender:
 
 def _note_loss(offset: int, error: KafkaError | None) -> None:
     if error is not None:
-        structlog.get_logger("topicwright").warning("command that nobody waits for lost", why=error.str())
+        structlog.get_logger("topicwright").warning("unanswered command lost", why=error.str())

@@ -254,7 +254,7 @@ class GatewayService:
             waited_s += POLL_INTERVAL_S
             if waited_s % 10 < POLL_INTERVAL_S:
                 events = self.node.standing().events_durable
-                log.info("waiting for workers, or for what there is to be read", events=events)
+                log.info("waiting for workers, or reading the log", events=events)
         if self.node.failure is None:  # others have announced themselves by then
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
@@ -264,8 +264,8 @@ class GatewayService:
         open_now = self._entrance.listening.connections + self._ports.connections
         return [
             ("connections", "Kafka connections that are open.", open_now),
-            ("gateways_live", "Gateways that live, as this one hears.", len(members.live())),
-            ("kafka_silent_seconds", "Since this gateway has heard itself through Kafka.", members.silent_s()),
+            ("gateways_live", "Live gateways, as this one sees them.", len(members.live())),
+            ("kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
         ]
 

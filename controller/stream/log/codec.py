@@ -84,7 +84,7 @@ def decode_command(value: bytes | None) -> AnyCommand:
     except UNREADABLE as error:
         raise CommandError(f"not a command: {error}") from None
     if command.at_ms >= TIME_END_MS:
-        raise CommandError(f"not a command: no clock has its time, {command.at_ms} ms since the epoch")
+        raise CommandError(f"not a command: its time is out of range: {command.at_ms} ms since the epoch")
     return command
 
 

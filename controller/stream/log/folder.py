@@ -60,7 +60,7 @@ class FirstRecordsDeleted(LogCorrupted):
 
     def __init__(self, partition: int, first: int, why_no_base: str) -> None:
         super().__init__(
-            f"events partition {partition} begins at record {first} in Kafka, and there is no base to begin with: "
+            f"events partition {partition} begins at record {first} in Kafka, and there is no base to start from: "
             f"{why_no_base or 'the newest is older'}. Set log.archive.url to where workers archive, or restore the "
             "topic"
         )
@@ -86,13 +86,13 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
                 download_base(place, base, folder, partial(_check, base, place))
             except LogCorrupted as error:
                 why = str(error)
-                lines.warning("base passed over", why=why)
+                lines.warning("base skipped", why=why)
                 continue
-            lines.info("began with a base", folder=str(folder), events=base.offset, bytes=base.size)
+            lines.info("started from a base", folder=str(folder), events=base.offset, bytes=base.size)
             return ""
     except (ArchiveError, LogError, OSError) as error:
         why = str(error)
-    lines.info("no base to begin with", folder=str(folder), why=why)
+    lines.info("no base to start from", folder=str(folder), why=why)
     return why
 
 

@@ -289,7 +289,7 @@ class TopicWatch:
                 if (why := type(error).__name__) != logged:
                     logged = why
                     log = structlog.get_logger("topicwright")
-                    log.warning("topics of the log cannot be looked at", why=f"{why}: {error}", exc_info=error)
+                    log.warning("cannot poll the topics of the log", why=f"{why}: {error}", exc_info=error)
             await asyncio.sleep(POLL_INTERVAL_S)
 
     def learn(self, name: str, topic_id: str | None) -> None:
@@ -298,7 +298,7 @@ class TopicWatch:
         if self._missed[name] >= MISSED_MAX:
             raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
         if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
-            raise TopicGone(f"topic {name} was deleted and made anew: {self._remedy(name)}")
+            raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
 
     def check_first_records(self, firsts: Sequence[int]) -> None:
         """Process the first record offset of each partition of the events topic."""
@@ -312,7 +312,7 @@ class TopicWatch:
                 "an empty folder cannot start. Restore the topic while folders have it all (`topicwright "
                 "restore-topic`), or set log.archive.url and wait for a base"
             )
-            structlog.get_logger("topicwright").warning("the events topic is not whole", why=self.trouble)
+            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted

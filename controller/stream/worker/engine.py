@@ -279,8 +279,8 @@ class Engine:
             )
         if following > end:
             raise CommandsMissing(
-                f"{where} ends at {end}, and the events topic proves {following} commands: it was made anew. "
-                "Make both topics anew, or name others with stream.commands.topic and stream.events.topic"
+                f"{where} ends at {end}, and the events topic proves {following} commands: it was recreated. "
+                "Recreate both topics, or choose others with stream.commands.topic and stream.events.topic"
             )
 
     # --- deciding
@@ -333,10 +333,10 @@ class Engine:
 
     async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:
         """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""
-        what = f"commands partition {partition}: command {expected} was to come, and {came} came"
+        what = f"commands partition {partition}: expected command {expected}, got {came}"
         begin, _ = await self.transport.commands_range(partition)
         if expected < begin:
-            raise CommandsMissing(f"{what}; the oldest that is there is {begin}")
+            raise CommandsMissing(f"{what}; the oldest in the topic is {begin}")
         missed, times = self._undelivered.get(partition, (expected, 0))
         times = times + 1 if missed == expected else 1
         self._undelivered[partition] = expected, times

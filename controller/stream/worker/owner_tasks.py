@@ -106,7 +106,7 @@ class PartitionHistory:
             if newest is None or newest.start < base.start:
                 size = write_base(self._position, base, resting(pairs, rest)).size
                 upload_snapshots(self._position, self._partition.log, lambda offsets: too_many(offsets, self._interval))
-                self._lines.info("base put", partition=self._partition.partition, events=base.offset, bytes=size)
+                self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 
 
@@ -211,7 +211,7 @@ class PartitionSink:
             try:
                 await self._submit(outbox)
             except KafkaUnavailable as trouble:
-                self._around.on_rejected(f"commands were not taken: {trouble}")
+                self._around.on_rejected(f"Kafka rejected commands: {trouble}")
                 return
             self._put += len(outbox)
             self._poke()

@@ -108,7 +108,7 @@ class PartitionBrokers(SimulatedFleet):
 DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
 """Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
 wait behind it."""
-NO_DRY_RUN = "The cluster that carries decisions out has not answered in time: nothing was decided."
+NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
 
 
 class PartitionCluster(ClusterFleet):

@@ -1,7 +1,7 @@
 """A batch of commands of one partition, decided: what a worker writes for it.
 
 Order is all: command after command, each on the state that the ones before have left. The create-topic policies, and
-the cluster that carries decisions out, are foreign and may be slow, so those commands of the batch that they have a say
+the target cluster, are foreign and may be slow, so those commands of the batch that they have a say
 in are shown to them together before the first is decided; one that needs them only then is shown to them alone.
 
 A command that cannot be read, that lies in the wrong partition, or on which deciding or applying raises, is a poison

@@ -113,7 +113,7 @@ class Worker:
         """The line to print once commands are decided."""
         ready, at = f"ready http={self._address}", self._address
         is_seen = is_open(self.options.http.host)
-        return f"{ready}\nwarning: nobody logs in to HTTP: whoever reaches {at} sees figures" if is_seen else ready
+        return f"{ready}\nwarning: HTTP needs no login: whoever reaches {at} sees metrics" if is_seen else ready
 
     async def start(self) -> None:
         """Join the group and claim its assignment, once Kafka and the cluster answer. Raises TopicsMismatch and
@@ -144,7 +144,7 @@ class Worker:
                 self._reports.policy_close_failed(failure)
         await self._http.stop()
         if not has_left:  # what still waits for Kafka is not waited for
-            self._log.warning("left the group without a word", why=f"Kafka does not answer within {LEAVE_S:g} s")
+            self._log.warning("exiting without leaving the group", why=f"Kafka does not answer within {LEAVE_S:g} s")
             sys.stdout.flush()
             os._exit(0)
 
@@ -173,7 +173,7 @@ class Worker:
         bootstrap, file = options.cluster or options.bootstrap, settings.cluster_client_properties_file
         security = security_in(file) if file is not None else options.security
         self._cluster = await reached(
-            "the cluster that carries decisions out",
+            "the target cluster",
             lambda: reach_as(security, bootstrap, self._log, within_s=0),
             ClusterUnreachable,
             self._wait_for,

@@ -59,12 +59,12 @@ class WorkerStatus:
         yield "partitions_owned", "Partitions that this worker decides.", len(active)
         yield "commands_decided", "Commands decided since the start.", self._commands
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
-        yield "commands_duplicate", "Commands passed over as copies of one decided a short time before.", self._copies
-        yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
+        yield "commands_duplicate", "Duplicates of recently decided commands, which are skipped.", self._copies
+        yield "commands_behind", "Commands that wait, as of the last poll, every 2 s.", behind
         paused = 0 if self._tasks is None else self._tasks.not_archived
         yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
-        yield "claims", "Partitions taken over since the start.", self._claims
-        yield "losses", "Times that partitions were lost and claimed anew.", self._losses
+        yield "claims", "Partitions claimed since the start.", self._claims
+        yield "losses", "Times that partitions were lost and claimed again.", self._losses
 
     async def look(self, engine: Engine) -> None:
         """Poll Kafka until cancelled."""
@@ -99,7 +99,7 @@ class WorkerStatus:
         held_back = self._seldom.passes(fault.partition if error is None else place_of(error))
         if held_back is not None:
             self._log.error(
-                "command passed over",
+                "command skipped",
                 partition=fault.partition,
                 offset=fault.offset,
                 why=fault.why,
@@ -110,7 +110,7 @@ class WorkerStatus:
     def duplicate(self, copy: Duplicate) -> None:
         self._copies += 1
         self._log.info(
-            "duplicate command passed over",
+            "duplicate command skipped",
             partition=copy.partition,
             offset=copy.offset,
             command=copy.what,
@@ -120,5 +120,5 @@ class WorkerStatus:
 
     def lost(self, why: str) -> None:
         self._losses += 1
-        self.doing = f"partitions are claimed anew: {why}"
-        self._log.warning("partitions lost, to be claimed anew", why=why)
+        self.doing = f"partitions are being claimed again: {why}"
+        self._log.warning("partitions lost, claiming them again", why=why)

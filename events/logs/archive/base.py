@@ -143,7 +143,7 @@ def read_base(store: ArchiveStore, offset: int) -> Base:
     name = f"{_BASES}/{offset:020}.json"
     base = read_object(store, name, Base)
     if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
-        raise ArchiveDamaged(f"{store.url}: {name} is no base that this release can read")
+        raise ArchiveDamaged(f"{store.url}: {name} is not a base that this release can read")
     return base
 
 

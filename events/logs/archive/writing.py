@@ -101,18 +101,18 @@ class Archiver:
         root = self._root(self.next_offset, stop)
         if root is None:
             return None
-        pairs_file = pack_segment(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
-        if pairs_file.manifest.tree != root.hex():
+        packed = pack_segment(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
+        if packed.manifest.tree != root.hex():
             raise LogCorrupted(
                 f"the log is damaged: events {self.next_offset} to {stop - 1} are not those that its tree was made "
                 "over, and are not archived; restore it from a copy, and see `topicwright verify`"
             )
-        self._store.write(pairs_file.manifest.events_name, pairs_file.events)
-        self._store.write(pairs_file.manifest.index_name, pairs_file.names)
+        self._store.write(packed.manifest.events_name, packed.events)
+        self._store.write(packed.manifest.index_name, packed.names)
         self._check_writer()
-        write_manifest(self._store, pairs_file.manifest)
+        write_manifest(self._store, packed.manifest)
         self.next_offset = stop
-        return pairs_file.manifest
+        return packed.manifest
 
     def _begin(self) -> None:
         """Read which log the archive belongs to and where it ends, and register as its writer."""
@@ -167,8 +167,8 @@ class Archiver:
         now = read_writer(self._store)
         if now is not None and now.boot != self._writer.boot:
             raise ArchiveForeign(
-                f"another service archives to {self._store.url}: {now.where}; give each a place of its own, and start "
-                "the one anew that is to go on there"
+                f"another service archives to {self._store.url}: {now.where}; give each a place of its own, and "
+                "restart the one that is to go on there"
             )
 
 
@@ -229,5 +229,5 @@ def _check_about(store: ArchiveStore, found: ArchiveInfo, own: ArchiveInfo) -> N
     if found.history != own.history:
         raise ArchiveForeign(
             f"{store.url} is the archive of another history of cluster {own.cluster_id} ({found.history}; this log's "
-            f"is {own.history}), as of a log that was recovered or begun anew: name another place"
+            f"is {own.history}), as of a log that was recovered or recreated: name another place"
         )

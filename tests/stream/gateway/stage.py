@@ -73,7 +73,7 @@ class Rig:
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
         """The producer of the gateway under test."""
         if self.full:
-            raise NotProduced("too many commands wait for Kafka already")
+            raise NotProduced("too many commands are waiting for Kafka")
         self.put.append((topic, partition, key, value, done))
 
     def begin(self, brokers: int = 3) -> None:

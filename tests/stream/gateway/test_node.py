@@ -117,7 +117,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     assert rig.node.storage_error is None
     rig.clock.now_s += 2
     rig.presence.announce()
-    assert rig.node.storage_error == "Kafka has not taken and given back what this gateway writes"
+    assert rig.node.storage_error == "this gateway does not receive its own heartbeats from Kafka"
     rig.put.clear()
     assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
     assert rig.put == []

@@ -119,7 +119,7 @@ def test_an_events_topic_without_its_first_records_is_reported(
         watch.check_first_records([0, 18, 0, 2])
     assert "topic events has lost its first records (of partitions 1, 3)" in str(watch.trouble)
     assert list(watch.gauges()) == [("records_deleted", ANY, 20)]
-    assert capfd.readouterr().out.count("the events topic is not whole") == 1
+    assert capfd.readouterr().out.count("the events topic lacks its first records") == 1
     archived = TopicWatch({}, watch._topics, is_archived=True)
     archived.check_first_records([0, 18, 0, 2])
     assert archived.trouble is None
@@ -133,10 +133,10 @@ def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) ->
 
 
 def test_a_topic_of_another_id_is_another_topic(watch: TopicWatch) -> None:
-    with pytest.raises(TopicGone, match="topic events was deleted and made anew"):
+    with pytest.raises(TopicGone, match="topic events was deleted and recreated"):
         watch.learn("events", "two")
     watch.learn("commands", "any")
-    with pytest.raises(TopicGone, match="topic commands was deleted and made anew: what was not decided yet is lost"):
+    with pytest.raises(TopicGone, match="topic commands was deleted and recreated: what was not decided yet is lost"):
         watch.learn("commands", "other")
 
 
@@ -169,6 +169,6 @@ async def test_a_look_that_raises_is_no_reason_to_look_no_more(
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
     gone: list[TopicGone] = []
     await asyncio.wait_for(watch.watch(gone.append), 30)
-    assert ["was deleted and made anew" in str(each) for each in gone] == [True]
+    assert ["was deleted and recreated" in str(each) for each in gone] == [True]
     assert Admin.looks == []
     assert watch.trouble is not None

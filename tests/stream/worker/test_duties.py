@@ -192,7 +192,7 @@ async def test_a_worker_that_cannot_put_commands_says_so(tmp_path: Path, monkeyp
     kafka.put(create("a"))
     await worker.work()
     await asyncio.sleep(0.01)
-    assert worker.losses == ["commands were not taken: no room"]
+    assert worker.losses == ["Kafka rejected commands: no room"]
     monkeypatch.undo()
     await worker.claim()
     await worker.settle()

@@ -76,7 +76,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
-        with pytest.raises(Lost, match=r"partition 0: command \d+ was to come, and \d+ came"):
+        with pytest.raises(Lost, match=r"partition 0: expected command \d+, got \d+"):
             await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
         assert worker.engine.active == set()
         await worker.claim()
@@ -93,7 +93,7 @@ async def test_a_command_that_never_comes_ends_it(kafka: MemoryKafka, tmp_path: 
         with pytest.raises(Lost):
             await worker.engine.handle(kafka.fetch(0, 2))
     await worker.claim()
-    with pytest.raises(CommandsMissing, match=r"partition 0: command 0 was to come, and 2 came, 3 times"):
+    with pytest.raises(CommandsMissing, match=r"partition 0: expected command 0, got 2, 3 times"):
         await worker.engine.handle(kafka.fetch(0, 2))
     await worker.close()
 
@@ -102,7 +102,7 @@ async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafk
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     kafka.first_command = 1
-    with pytest.raises(CommandsMissing, match=r"command 0 was to come, and 1 came; the oldest that is there is 1"):
+    with pytest.raises(CommandsMissing, match=r"expected command 0, got 1; the oldest in the topic is 1"):
         await worker.engine.handle(kafka.fetch(0, 1))
     await worker.close()
 

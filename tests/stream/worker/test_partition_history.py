@@ -124,7 +124,7 @@ def state_of(log: RocksDbLog) -> dict[bytes, bytes]:
 
 
 def assert_same(one: PartitionState, other: PartitionState) -> None:
-    """A partition that began with a base has all that one has that read everything."""
+    """A partition that started from a base has all that one has that read everything."""
     assert one.log.start_offset > 0 == other.log.start_offset
     assert state_of(one.log) == state_of(other.log)
     assert one.fold.position == other.fold.position
@@ -155,7 +155,7 @@ async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partiti
     await partitions.create(first, 20)
     await first.close()
     second = await partitions.worker("b")
-    assert second.state(0).log.start_offset > 0, "it began with a base"
+    assert second.state(0).log.start_offset > 0, "it started from a base"
     starts = [base.start for number in (0, 1) if (base := partitions.newest(number))]
     await partitions.create(second, 300)
     await partitions.until_base(second, max(starts))

@@ -151,7 +151,7 @@ def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str
     assert "topicwright_commands_duplicate 50.0" in metrics
     assert "topicwright_ready 1.0" in metrics
     assert worker.stop(within_s=120) == 0, worker.output[-3000:]
-    passed = [line for line in _lines(worker) if line.get("event") == "command passed over"]
+    passed = [line for line in _lines(worker) if line.get("event") == "command skipped"]
     assert len(passed) == PARTITIONS
     assert "not a command" in passed[0]["why"]
     assert [path.name for path in group.folder.iterdir()] == ["a"], "it writes nowhere else"
