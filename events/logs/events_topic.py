@@ -84,7 +84,7 @@ def decode_record(value: bytes) -> Record:
     try:
         record = _decoder.decode(value)
     except UNREADABLE as error:
-        why = f"not a record that this release knows ({error}); a newer release may have written it"
+        why = f"not a record of this release ({error}); a newer release may have written it"
         raise RecordError(why) from None
     if isinstance(record, Fence) and record.event_version > EVENT_VERSION:
         raise RecordFromNewerVersion(

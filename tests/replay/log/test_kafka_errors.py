@@ -122,8 +122,8 @@ FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ([FENCE, b"\xc1"], "events partition 1, record 1: not a record that this release knows"),
-        ([FENCE, b""], "events partition 1, record 1: not a record that this release knows"),
+        ([FENCE, b"\xc1"], "events partition 1, record 1: not a record of this release"),
+        ([FENCE, b""], "events partition 1, record 1: not a record of this release"),
         ([FENCE, encode_record(Decided(1, 2, ()))], "record 1: it decides command 2, and the next one is 0"),
         ([FENCE, encode_record(Decided(1, 0, (b"\xc1",)))], "partition 1, event at offset 0: not an event"),
         (
