@@ -202,7 +202,7 @@ class Snapshot:
         is_inside = 0 <= block.position <= block.position + block.size <= self.size
         stored = os.pread(self._file, block.size, block.position) if is_inside else b""
         if not is_inside or zlib.crc32(stored) != block.checksum:
-            raise self._damaged(f"{block.size} bytes at {block.position} are not as they were written")
+            raise self._damaged(f"{block.size} bytes at {block.position} were changed")
         return stored
 
     def _read_head(self) -> Head:
