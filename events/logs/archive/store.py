@@ -122,7 +122,7 @@ def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
 
 
 def _no_place(url: str) -> BadArchiveUrl:
-    return BadArchiveUrl(f"{_shown(url)!r} is no place for an archive: give {FORM}")
+    return BadArchiveUrl(f"{_shown(url)!r} is not a place for an archive: use {FORM}")
 
 
 def within(url: str, name: str) -> str:

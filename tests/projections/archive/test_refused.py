@@ -239,7 +239,7 @@ def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> Non
 
 
 BAD_PLACES = """
-                                     | is no place for an archive: give a folder, s3://
+                                     | is not a place for an archive: use a folder, s3://
 http://host/path                     | is no place for an archive
 file://host/path                     | is no place for an archive
 s3://                                | is no place for an archive
