@@ -192,7 +192,7 @@ class PartitionReader:
     def next_event(self) -> int:
         return self._next_event
 
-    def take(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
+    def read(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
         """Read the record at an offset; None if it does not count.
 
         Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record; the position stays
@@ -230,18 +230,18 @@ class PartitionReader:
             return f"{knows}, and the next one is {self._next_source}"
         return None
 
-    def take_own(self, source_offset: int) -> None:
-        """Skip the next record, a decision that this process wrote under the current epoch. `take_own_events` counts
+    def skip_own(self, source_offset: int) -> None:
+        """Skip the next record, a decision that this process wrote under the current epoch. `count_own_events` counts
         its events."""
         assert source_offset == self._next_source, "what was decided was the next command"
         self._kafka_offset += 1
         self._next_source += 1
 
-    def take_own_events(self, events: int) -> None:
+    def count_own_events(self, events: int) -> None:
         """Count the events of an own decision."""
         self._next_event += events
 
-    def pass_over(self, records: int) -> None:
+    def skip(self, records: int) -> None:
         """Skip records that are known not to count."""
         self._kafka_offset += records
         self.ignored += records

@@ -45,17 +45,17 @@ def check_topics(
 
 def next_source(written: Sequence[bytes | None]) -> int:
     """How many commands a partition of the events topic has decided."""
-    fold = PartitionReader(0)
+    reader = PartitionReader(0)
     for offset, value in enumerate(written):
         assert value is not None
-        fold.take(offset, value)
-    return fold.next_source
+        reader.read(offset, value)
+    return reader.next_source
 
 
 def _check_partition(
     found: Found, partition: int, sent: Sequence[bytes | None], written: Sequence[bytes | None]
 ) -> list[Recorded]:
-    fold, state = PartitionReader(partition), State(DictTopics())
+    reader, state = PartitionReader(partition), State(DictTopics())
     records: list[Recorded] = []
     sources: list[int] = []
     faulty: set[int] = set()
@@ -65,7 +65,7 @@ def _check_partition(
         if not value:
             continue  # an offset without a record
         found.counts["fences"] += isinstance(decode_record(value), Fence)
-        taken = fold.take(offset, value)
+        taken = reader.read(offset, value)
         if taken is None:
             continue
         for number, event in enumerate(taken.events, taken.first_event):
@@ -79,7 +79,7 @@ def _check_partition(
                 answered[answer.request_id, answer.topic_name] += 1
     found.counts["faults"] += len(faulty)
     found.counts["records"] += len(written)
-    found.counts["ignored"] += fold.ignored
+    found.counts["ignored"] += reader.ignored
     found.counts["commands"] += len(sent)
     found.counts["events"] += len(records)
     found.counts["lost"] += len(set(range(len(sent))) - set(sources))

@@ -1,8 +1,7 @@
 """Reading the events topic as it grows: librdkafka in a thread, records handed to the event loop in batches.
 
-Partitions are assigned by hand and read from where their caches end: nothing here depends on a consumer group or on
-committed offsets. The announcements of other gateways are read along with the events, so that whoever hears them knows
-that events arrive too.
+Partitions are assigned manually and read from where their caches end, without a consumer group or committed offsets.
+Heartbeats of gateways are read along with the events, so a gateway that receives its own heartbeat receives events too.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class GatewayNode:
         self._gate = GatewayGate(self.replies, quotas or MutationQuotas(), self.refusals)
         self._presence = presence
         self._sender = CommandSender(
-            producer, topics.commands, self._answer_error, lambda number: self.partitions[number].fold.next_source
+            producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
         )
         self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
@@ -312,7 +312,7 @@ class GatewayNode:
     @property
     def offsets(self) -> list[int]:
         """The next offset to read in each partition of the events topic."""
-        return [each.fold.kafka_offset for each in self.partitions]
+        return [each.reader.kafka_offset for each in self.partitions]
 
     @property
     def caught_up(self) -> bool:

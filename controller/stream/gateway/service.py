@@ -1,7 +1,6 @@
-"""`topicwright gateway`: one of any number of processes that answer clients, while workers decide.
+"""`topicwright gateway`: one of several processes that clients connect to, while workers decide.
 
-Puts the parts together and ends them in order: stop accepting, answer what is decided, say good-bye to the others, let
-go.
+It wires the parts together and stops them in order: stop accepting, answer decided requests, say that it leaves, close.
 """
 
 from __future__ import annotations
@@ -260,7 +259,7 @@ class GatewayService:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         members = self._presence.members
-        ignored = sum(each.fold.ignored for each in self._partitions)
+        ignored = sum(each.reader.ignored for each in self._partitions)
         open_now = self._entrance.listening.connections + self._ports.connections
         return [
             ("connections", "Kafka connections that are open.", open_now),

@@ -1,14 +1,13 @@
-"""One partition as a process knows it: the fold of its events topic, in a RocksDB log of its own.
+"""One partition as a process knows it: its events topic, read into a RocksDB log of its own.
 
-A partition is a whole log, so all that works on the log of the embedded controller (the machine, its store, queries,
-explanations) works on this one. It is a cache: what Kafka holds is the truth. It is therefore never synced, and after a
-crash it is taken as it is found and the rest is read again. A cache that cannot be used is replaced, and removed once
-its replacement can be used. A cache of events that Kafka may not have stays: it may be the last copy of them. Events,
-the state that they lead to, and how far the topic was read are one atomic write.
+A partition is a whole log, so everything for the log of the embedded controller (the machine, its store, queries,
+explanations) works on it. The log is a cache, and Kafka holds the truth. So it is never synced; after a crash it is
+used as found, and the rest is read again. An unusable cache is replaced, and removed once its replacement is usable. A
+cache of events that Kafka may lack stays: it may be their last copy. Events, the resulting state, and the position in
+the topic are one atomic write.
 
-A worker also writes to the topic: `decided` brings the state past a decision before Kafka has it. If Kafka takes it at
-the place that was expected, `commit` keeps it; if not, the partition is closed without, and opened anew where the last
-commit left it.
+A worker also writes to the topic: `decided` applies a decision before Kafka has it. If Kafka stores it at the expected
+offset, `commit` keeps it; if not, the partition is closed without it and reopened at the last commit.
 """
 
 from __future__ import annotations
@@ -120,14 +119,14 @@ class PartitionState:
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
-        self.fold = PartitionReader(partition, START if place is None else place.position)
+        self.reader = PartitionReader(partition, START if place is None else place.position)
         self._recorder = Recorder(log, self.store)
         self.state = self._recorder.state
         self.topic_id = topic_id
         self._answers = answers
         self._is_ahead = False
         """True if there are uncommitted events."""
-        self._stored = self.fold.kafka_offset
+        self._stored = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
 
     @property
@@ -186,8 +185,8 @@ class PartitionState:
 
     def check_end(self, end: int) -> None:
         """Raise CacheAhead if the folder is ahead of Kafka's partition, which ends at `end`."""
-        if self.fold.kafka_offset > end:
-            why = f"goes up to record {self.fold.kafka_offset}, and Kafka has only those before {end}"
+        if self.reader.kafka_offset > end:
+            why = f"goes up to record {self.reader.kafka_offset}, and Kafka has only those before {end}"
             raise CacheAhead(self.log.path, why)
 
     def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
@@ -196,7 +195,7 @@ class PartitionState:
         Its events are in `state` at once, and in `store`'s durable view after `commit`. Raises LogCorrupted,
         RecordError, EventDecodeError, and CannotApply for events that do not fit.
         """
-        taken = self.fold.take(kafka_offset, value)
+        taken = self.reader.read(kafka_offset, value)
         if taken is None:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
@@ -220,7 +219,7 @@ class PartitionState:
     def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
         """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
         assert self._recent is not None, "detect_duplicates was called before"
-        return self._recent.contains(command, self.fold.next_event)
+        return self._recent.contains(command, self.reader.next_event)
 
     def decided(
         self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
@@ -230,23 +229,23 @@ class PartitionState:
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
         records = self.decided_in_same_record(at_ms, cause, events, values)
-        self.fold.take_own(source_offset)
+        self.reader.skip_own(source_offset)
         return records
 
     def decided_in_same_record(
         self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
         """As `decided`, for a further decision in the same record."""
-        first = self.fold.next_event
+        first = self.reader.next_event
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
-        self.fold.take_own_events(len(events))
+        self.reader.count_own_events(len(events))
         self._record(records)
         return records
 
     def commit(self) -> None:
         """Commit what was accepted or decided since the last commit. Raises LogError."""
-        kafka_offset = self.fold.kafka_offset
+        kafka_offset = self.reader.kafka_offset
         if self._recorder.tree.is_behind:
             build_some(self.log)
         if self._is_ahead:
@@ -270,7 +269,7 @@ class PartitionState:
                 self._recent.note(record)
 
     def _position(self) -> bytes:
-        return _encode(StoredPosition(self.topic_id, self.fold.position))
+        return _encode(StoredPosition(self.topic_id, self.reader.position))
 
 
 def events_in(data: Path) -> int:

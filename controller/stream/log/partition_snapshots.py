@@ -1,8 +1,7 @@
-"""Snapshots of a partition, beside its log, as `projections.store.snapshotting` takes them: questions about the past
-begin at one, and not at the first event.
+"""Snapshots of a partition, as `projections.store.snapshotting` takes them, for queries about the past.
 
-Those that are missing are not made anew: the log may have its older events in the archive alone. They are copied from
-there, beside all else, where who archives has put them. The first is taken at once where there is none yet.
+Missing snapshots are not recomputed, because older events may be in the archive only. They are copied from the archive,
+where the archiving worker stores them. If there is no snapshot at all, the first one is taken at once.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Which commands of clients a partition has decided a short time ago, so that a copy of one is passed over.
+"""Detecting duplicates of recently decided client commands.
 
-Kafka may keep a command twice all the same that an idempotent producer has put once (when its brokers are killed), and
-a program that puts commands may repeat one of whose fate it does not know. Decided again, a copy does harm where the
-first is not the last word: a create that still waits for its topic would be answered at once that the topic exists, and
-a copy of a deletion could hit a topic that was created since.
+Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and a program
+may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for its topic
+would be answered that the topic exists, and a deletion could hit a topic that was created since.
 
-A command is known by its kind, its request and its topic; whoever puts commands gives each request an id of its own.
-What is remembered follows from the events alone, so that the worker that decided a command and one that takes over from
-it pass over the same copies: a command is recent while its last event is among the partition's newest `RECENT_EVENTS`.
+A command is identified by its kind, request id and topic; each request needs a unique id. The memory follows from the
+events alone, so the next owner of the partition detects the same duplicates: a command is recent while its last event
+is among the partition's newest `RECENT_EVENTS`.
 
-What it does not know: commands that left no event. Those are dry runs, changes that change nothing, and commands that
-could not be decided; each may be decided again, for the same reply, and the client gets the first one.
+Non-goal: commands without events. These are dry runs, changes without effect, and undecidable commands. Each may be
+decided again, with the same reply, and the client gets the first one.
 """
 
 from __future__ import annotations

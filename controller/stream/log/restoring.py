@@ -1,11 +1,12 @@
-"""Writing the events topic back to Kafka, from the folders of workers and gateways, after Kafka lost it.
+"""Restoring an events topic that Kafka lost, from the folders of workers and gateways.
 
-Method. Of each partition the folder that is furthest along is taken. Its events are written in fences, as many as keep
-the epoch above that of every worker before; the first says which command is the next one (`events.logs.events_topic`).
-All partitions are written in one transaction: readers see all or nothing, and a restore that was killed is repeated.
+Method. For each partition, the folder with the most events is the source. Its events are written in fences, enough of
+them to exceed the epoch of every earlier worker; the first fence says which command is the next one
+(`events.logs.events_topic`). All partitions are written in one transaction: readers see all or nothing, and a killed
+restore can be repeated.
 
-What it does not do: bring back records without events, such as dry runs, or their answers. Commands that Kafka has
-after the last decided one are decided by the next worker; those that Kafka lost as well stay lost.
+Non-goals: records without events, such as dry runs, and their answers. The next worker decides the commands that Kafka
+has after the last decided one; commands that Kafka lost stay lost.
 
 Everything here blocks.
 """

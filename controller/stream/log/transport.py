@@ -1,8 +1,7 @@
-"""Kafka as the engine uses it: appending to the events topic, reading it back, putting commands.
+"""Kafka as the engine uses it: appending to the events topic, reading it, submitting commands.
 
-Appending returns where the records came to lie, which is how a worker knows whether somebody else wrote in between. The
-producer is idempotent and waits for all in-sync replicas; what it cannot say for certain is an error, after which the
-engine reads the topic to find out.
+An append returns the offset of its records, which tells a worker whether another one wrote in between. The producer is
+idempotent and waits for all in-sync replicas. An uncertain outcome is an error, after which the engine reads the topic.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""A worker's partitions and commands through Faust (faust-streaming).
+"""A driver on Faust (faust-streaming).
 
-Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` says what is changed in Faust so
-that no command is passed over. Partitions are claimed in `on_rebalance_complete`, which Faust sends just before it
-seeks and lets messages flow; nothing flows while they are claimed. Those that are lost between rebalances are claimed
-anew in the same way: hold, claim, seek, go on.
+Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` changes Faust so that no command is
+lost. Partitions are claimed in `on_rebalance_complete`, which Faust sends before it seeks and lets messages flow. Lost
+partitions are claimed again between rebalances in the same order: hold, claim, seek, resume.
 
-The agent only hands messages to an inbox; one task drains it, a batch at a time. A message is acknowledged when it was
-decided, which is a figure for Kafka's tools: committed offsets are read by nobody. No Faust table is used, no web
-server, no `take()`, and no static membership. A command that was passed over all the same would show as a gap, and be
-fetched again.
+The agent only puts messages into an inbox, which one task drains in batches. A message is acknowledged after its
+decision, as a figure for Kafka's tools: nobody reads committed offsets. No Faust table, web server, `take()` or static
+membership is used. A lost command would show as a gap, and be fetched again.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
-"""A worker's engine: takes partitions over, decides their commands, keeps what Kafka has acknowledged.
+"""A worker's engine: claims partitions, decides their commands, and commits what Kafka has acknowledged.
 
-It knows neither consumer groups nor Faust. A driver has it claim the partitions that it was assigned, feeds it their
-commands, and has it give up those that are taken away; who really owns a partition is settled in the events topic
-alone, by the rule of `events.logs.events_topic`.
+It knows neither consumer groups nor Faust. A driver tells it which partitions to claim or give up, and feeds it their
+commands. The events topic alone determines the owner of a partition (`events.logs.events_topic`).
 
-- `claim`: read the partition to its end, write a fence with the next epoch, read up to it. If ours counts, nobody
-  else's records do from there on, and the state is the fold of everything before. Commands go on where that says.
-- `handle`: decide, append, wait for the acknowledgement of all in-sync replicas. Only where the records came to lie at
-  the very next offset is the decision kept; anything else means that somebody wrote in between.
-- `revoke`: let the batch in hand end, and stop being active.
+- `claim`: read the partition to its end, write a fence with the next epoch, and read up to it. If this fence counts,
+  no other writer's records count after it, and the state follows from everything before. Commands continue where the
+  events end.
+- `handle`: decide, append, and wait for the acknowledgement of all in-sync replicas. A decision is committed only if
+  its record has exactly the next offset; otherwise another writer wrote in between.
+- `revoke`: finish the current batch, and become inactive.
 
-Kafka's own troubles, being taken over, and commands that a driver did not deliver though they are there, are `Lost`:
-the partitions are closed without what was not acknowledged, and the driver claims them anew. Commands that are gone, or
-events that cannot be read, end the process: to go on would be to lose a command, or to decide on a state that is not
-the log's.
+Kafka's errors, a takeover, and undelivered commands raise `Lost`: the partitions are closed without unacknowledged
+decisions, and the driver claims them again. Deleted commands and unreadable events end the process: going on would
+lose a command, or decide on a state that is not the log's.
 
-Time, Kafka, policies and what owners do beside deciding come as arguments, so that a simulation can drive this code.
+Time, Kafka, policies and the owner's tasks are arguments, so that a simulation can run this code.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class Engine:
 
     def next_source(self, partition: int) -> int:
         """The offset of the next command of a claimed partition."""
-        return self._states[partition].fold.next_source
+        return self._states[partition].reader.next_source
 
     # --- ownership
 
@@ -205,11 +204,11 @@ class Engine:
         started = self._clock()
         first, end = await self.transport.events_range(partition)
         state = self._states.get(partition)
-        if state is not None and state.fold.kafka_offset < first:
+        if state is not None and state.reader.kafka_offset < first:
             self._states.pop(partition).close()
             state = None
         state = state or await self._open(partition, first)
-        start = state.fold.kafka_offset
+        start = state.reader.kafka_offset
         state.check_end(end)
         if not await self._read(state, end, still):
             return False
@@ -218,10 +217,10 @@ class Engine:
             end = await (await self.transport.append(partition, [encode_record(fence)])) + 1
             if not await self._read(state, end, still):
                 return False
-            if state.fold.writer == fence.writer:
+            if state.reader.writer == fence.writer:
                 break
         await self._check_commands(state)
-        self._watcher.claimed(partition, state.fold.epoch, end - start, self._clock() - started)
+        self._watcher.claimed(partition, state.reader.epoch, end - start, self._clock() - started)
         return True
 
     async def _open(self, partition: int, first_record: int) -> PartitionState:
@@ -250,12 +249,12 @@ class Engine:
             before = cluster.settings_pairs if cluster.release else None
             changed = SettingsChanged(identity.settings, identity.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
-        fold = state.fold
-        return Fence(fold.epoch + 1, writer, identity.release, EVENT_VERSION, events, fold.next_source)
+        reader = state.reader
+        return Fence(reader.epoch + 1, writer, identity.release, EVENT_VERSION, events, reader.next_source)
 
     async def _read(self, state: PartitionState, end: int, still: Still) -> bool:
         """Read the events partition up to `end`; False if `still` becomes false."""
-        start = state.fold.kafka_offset
+        start = state.reader.kafka_offset
         if start < end:
             async with aclosing(self.transport.read(state.partition, start, end)) as portions:
                 async for portion in portions:
@@ -269,7 +268,7 @@ class Engine:
 
     async def _check_commands(self, state: PartitionState) -> None:
         """Raise CommandsMissing unless the next command exists, or is the next to be appended."""
-        following = state.fold.next_source
+        following = state.reader.next_source
         begin, end = await self.transport.commands_range(state.partition)
         where = f"commands partition {state.partition}"
         if following < begin:
@@ -298,7 +297,7 @@ class Engine:
                 for partition, group in _by_partition(commands).items():
                     state = self._states.get(partition)
                     if state is not None and partition in self.active:
-                        expected = state.fold.kafka_offset
+                        expected = state.reader.kafka_offset
                         batch = await self._decided(state, group)
                         if batch.values:
                             appending = await self.transport.append(partition, batch.values)
@@ -320,7 +319,7 @@ class Engine:
                 self._owner.learn(state, batch.records)
 
     async def _decided(self, state: PartitionState, commands: list[Sourced]) -> PartitionBatch:
-        following = state.fold.next_source
+        following = state.reader.next_source
         fresh: list[Sourced] = []
         for sourced in commands:
             if sourced.offset == following + len(fresh):
@@ -351,7 +350,7 @@ class Engine:
 
         They do if the others do not: a replaced worker may go on for a while before it notices.
         """
-        partition, epoch, found = state.partition, state.fold.epoch, 0
+        partition, epoch, found = state.partition, state.reader.epoch, 0
         _, end = await self.transport.events_range(partition)
         async with aclosing(self.transport.read(partition, start, end)) as portions:
             async for portion in portions:
@@ -364,7 +363,7 @@ class Engine:
                         raise KafkaUnavailable(f"events partition {partition} was taken over by {record.writer}")
         if found < len(values):
             raise KafkaUnavailable(f"events partition {partition}: {len(values) - found} of our records did not arrive")
-        state.fold.pass_over(end - start - len(values))
+        state.reader.skip(end - start - len(values))
 
 
 def _by_partition(commands: Sequence[Sourced]) -> dict[int, list[Sourced]]:

@@ -1,19 +1,19 @@
-"""Faust's consumer, changed so that no command is passed over; and all that we touch of Faust beneath its surface.
+"""Faust's consumer, changed so that no command is lost, and everything that we use of Faust's internals.
 
-Nothing else of the product overrides or reads a private part of Faust, or of mode, its base. `PRIVATE_PARTS` lists each
-with why; a test fails when a release changes one, and says what to read again.
+No other module overrides or reads a private part of Faust or of mode, its base. `PRIVATE_PARTS` lists each with the
+reason. A test fails when a release changes one, and says what to read again.
 
-As it is, Faust loses messages at rebalances. After one it seeks to the committed offsets and then clears every agent's
-queue, and what was delivered in between is gone though it counts as read; where two rebalances follow each other
-closely, the end of the first lets messages flow during the second. It also drops messages below the last that it has
-handed on, which it notes even when they never arrived. So here:
+Unchanged, Faust loses messages at rebalances. It seeks to the committed offsets and then clears every agent's queue, so
+messages that were delivered in between are gone although they count as read. If two rebalances follow each other
+closely, the end of the first lets messages flow during the second. It also drops messages below the last one that it
+passed on, even if they never arrived. Therefore:
 
 - `perform_seek` seeks each partition to the next command that the events prove. Fetches and seeks exclude each other.
-- each message says after which seek it was fetched (`seek`); older ones are dropped on their way and where they arrive.
-- nothing is remembered of what was read: the engine drops what it has decided, and notices what is missing.
-- offsets are committed for Kafka's tools alone, so that a commit that fails does not end the worker.
-- a fetch waits for less than Faust's fixed 1.5 s, since every rebalance waits for it.
-- aiokafka's consumer is closed also without Kafka, where its own `stop` raises.
+- Each message has the number of seeks before its fetch (`seek`); older messages are dropped.
+- Read offsets are not remembered: the engine drops decided commands, and detects missing ones.
+- Offsets are committed for Kafka's tools only, so a failed commit does not end the worker.
+- A fetch waits for less than Faust's fixed 1.5 s, because every rebalance waits for it.
+- aiokafka's consumer is closed even without Kafka, where its own `stop` raises.
 """
 
 from __future__ import annotations

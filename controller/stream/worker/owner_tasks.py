@@ -137,20 +137,20 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionSink:
     """A `CommandSink` over one partition: observations become commands of its topic."""
 
-    def __init__(self, around: WorkerContext, partition: PartitionState) -> None:
+    def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
         self.partition = partition.partition
         self.store: TopicStore = partition.store
-        self._around = around
+        self._context = context
         self._state = partition
-        self._decided = partition.fold.next_source
+        self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
         self._observed = self._put = 0
         self._last_offset = -1
-        self._stamps = Stamps("", around.clock_ms, partition.last_ms)
+        self._stamps = Stamps("", context.clock_ms, partition.last_ms)
         self._wake = asyncio.Event()
-        self._step = asyncio.Event()
+        self._progress = asyncio.Event()
         """Set and replaced whenever commands are submitted or decided."""
-        background = Background(around.on_failure)
+        background = Background(context.on_failure)
         self.background, self.stop = background.begin, background.stop
         self.reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
         self.background(self._submit_all())
@@ -173,11 +173,11 @@ class PartitionSink:
         return self._stamps.now_ms(max(self._state.last_ms, at_least_ms))
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        return self._around.new_request_id(origin)
+        return self._context.new_request_id(origin)
 
     def owns(self, topic: str) -> bool:
         """True if the partition decides a topic of this name."""
-        return partition_of(shard_key(topic), self._around.partitions) == self.partition
+        return partition_of(shard_key(topic), self._context.partitions) == self.partition
 
     def observe(self, command: AnyCommand) -> None:
         """Submit a command to the partition."""
@@ -189,14 +189,14 @@ class PartitionSink:
         """Wait until all commands submitted so far are decided."""
         observed = self._observed
         while self._put < observed:
-            await self._step.wait()
+            await self._progress.wait()
         offset = self._last_offset
         while self._decided <= offset:
-            await self._step.wait()
+            await self._progress.wait()
 
     def learn(self) -> None:
         """The partition was decided further."""
-        self._decided = self._state.fold.next_source
+        self._decided = self._state.reader.next_source
         self._poke()
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
@@ -211,37 +211,37 @@ class PartitionSink:
             try:
                 await self._submit(outbox)
             except KafkaUnavailable as trouble:
-                self._around.on_rejected(f"Kafka rejected commands: {trouble}")
+                self._context.on_rejected(f"Kafka rejected commands: {trouble}")
                 return
             self._put += len(outbox)
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport = self._around.transport()
+        transport = self._context.transport()
         putting = [
             await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
         ]
         self._last_offset = max([self._last_offset, *await asyncio.gather(*putting)])
 
     def _poke(self) -> None:
-        step, self._step = self._step, asyncio.Event()
-        step.set()
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
 
 
 class _PartitionTasks:
     """The tasks of one owned partition."""
 
-    def __init__(self, around: WorkerContext, partition: PartitionState) -> None:
-        self.sink = PartitionSink(around, partition)
+    def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
+        self.sink = PartitionSink(context, partition)
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
         self.reviews = self.sink.reviews
-        self.fleet = around.make_fleet(partition)
-        self.history = None if around.history is None else around.history(partition)
+        self.fleet = context.make_fleet(partition)
+        self.history = None if context.history is None else context.history(partition)
         if self.history is not None:
             self.history.begin()
-        if around.signer is not None:
+        if context.signer is not None:
             part = Query(partition.log, lambda: partition.store, partition.partition)
-            self.sink.background(sign_heads(self.sink, part, around.signer, around.signing_interval_s))
+            self.sink.background(sign_heads(self.sink, part, context.signer, context.signing_interval_s))
         self.deadlines.begin(partition.state.waiting)
         self.fleet.start(self.sink)
         self.reviews.sweep()
@@ -267,12 +267,12 @@ class _PartitionTasks:
 class OwnerTasks:
     """Implements `engine.Owner` for all partitions of a worker."""
 
-    def __init__(self, around: WorkerContext) -> None:
-        self._around = around
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._tasks: dict[int, _PartitionTasks] = {}
 
     def begin(self, partition: PartitionState) -> None:
-        self._tasks[partition.partition] = _PartitionTasks(self._around, partition)
+        self._tasks[partition.partition] = _PartitionTasks(self._context, partition)
 
     def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return self._tasks[partition.partition].fleet.at_once(records)

@@ -1,15 +1,15 @@
-"""A batch of commands of one partition, decided: what a worker writes for it.
+"""Deciding a batch of commands of one partition: the records that a worker writes for it.
 
-Order is all: command after command, each on the state that the ones before have left. The create-topic policies, and
-the target cluster, are foreign and may be slow, so those commands of the batch that they have a say
-in are shown to them together before the first is decided; one that needs them only then is shown to them alone.
+Commands are decided in order, each on the state after the previous ones. Create-topic policies and the target cluster
+may be slow. So all commands of the batch that need approval are submitted to them together before the first is decided;
+a command that needs approval only later is submitted alone.
 
-A command that cannot be read, that lies in the wrong partition, or on which deciding or applying raises, is a poison
-command: it is recorded with its cause, its client gets an error, and the partition goes on, with the state before it.
-It would otherwise stop every worker in turn.
+A poison command is one that cannot be read, lies in the wrong partition, or raises when it is decided or applied. It is
+recorded with its cause, its client gets an error, and the partition goes on with the state before it. Otherwise it
+would stop every worker in turn.
 
-A copy of a command that was decided a short time ago (`recent_requests`) is passed over too: its record has neither
-events nor answers, and the client has the answer of the first, or waits for it.
+A duplicate of a recently decided command (`recent_requests`) is skipped: its record has neither events nor answers, and
+the client gets the answer of the first one.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class PartitionDecider:
         for said in self._at_once(records):
             decision, values = self._decided_with_it(batch, sourced, said, decision, values)
         answers = encode_answers(decision, partition.state.topics)
-        batch.values.append(encode_record(Decided(partition.fold.epoch, sourced.offset, values, answers)))
+        batch.values.append(encode_record(Decided(partition.reader.epoch, sourced.offset, values, answers)))
         return None
 
     def _decided_with_it(
@@ -221,14 +221,14 @@ class PartitionDecider:
             error = Decision((), (Answer(command.request_id, command.topic, code, NOT_DECIDED),))
             answers = encode_answers(error, partition.state.topics)
         batch.faults.append(fault)
-        batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
-        partition.fold.take_own(fault.offset)
+        batch.values.append(encode_record(Decided(partition.reader.epoch, fault.offset, (), answers, fault.why)))
+        partition.reader.skip_own(fault.offset)
 
     def _skip_duplicate(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
-        fold, what = self._partition.fold, type(copy).__name__
+        reader, what = self._partition.reader, type(copy).__name__
         batch.copies.append(Duplicate(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
-        batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
-        fold.take_own(sourced.offset)
+        batch.values.append(encode_record(Decided(reader.epoch, sourced.offset, ())))
+        reader.skip_own(sourced.offset)
 
     # --- those who have a say
 

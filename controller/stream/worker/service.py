@@ -1,9 +1,8 @@
-"""`topicwright worker`: one of any number of processes that decide what gateways put into the commands topic.
+"""`topicwright worker`: one of several processes that decide the commands in the commands topic.
 
-It prints `ready http=HOST:PORT` when it has joined the group and claimed what it was assigned. Kafka that cannot be
-reached is waited for, with a line in the log and not-ready over HTTP; topics that are not what they must be, and
-settings that nothing can start with, end it with 2. What would make a decision wrong (a gap, events of a newer release,
-a bug) ends it at once with 3, with nothing acknowledged that is not in Kafka.
+It prints `ready http=HOST:PORT` after it has joined the group and claimed its partitions. It waits for an unreachable
+Kafka, with a log line, and not-ready over HTTP. It exits with 2 for wrong topics or settings. It exits with 3 at once
+when a decision could be wrong (a gap, events of a newer release, a bug); nothing was acknowledged that is not in Kafka.
 """
 
 from __future__ import annotations
@@ -231,8 +230,8 @@ class Worker:
         self._status.show(engine, duties)
         topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
         self.metrics.watch(topic_watch.gauges)
-        for looking in (self._status.look(engine), topic_watch.watch(self.fail)):
-            self._background.begin(looking)
+        for task in (self._status.poll(engine), topic_watch.watch(self.fail)):
+            self._background.begin(task)
         group = Group(
             options.bootstrap,
             settings.stream_group_id,

@@ -1,7 +1,7 @@
-"""What a worker shows of itself: log lines, metrics, and whether it is ready to decide.
+"""A worker's log lines, metrics and readiness.
 
-The engine reports to it (`engine.Watcher`), and `look` asks Kafka now and then how far commands are, which also shows
-whether Kafka answers at all.
+The engine reports to it (`engine.Watcher`), and `poll` asks Kafka regularly for the ends of the commands partitions,
+which also shows whether Kafka answers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class WorkerStatus:
         yield "claims", "Partitions claimed since the start.", self._claims
         yield "losses", "Times that partitions were lost and claimed again.", self._losses
 
-    async def look(self, engine: Engine) -> None:
+    async def poll(self, engine: Engine) -> None:
         """Poll Kafka until cancelled."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)

@@ -25,48 +25,50 @@ def fence(epoch: int, writer: str = "a", *events: bytes) -> Fence:
     return Fence(epoch, writer, "1.0", EVENT_VERSION, events)
 
 
-def fold(*records: Record) -> tuple[PartitionReader, list[tuple[int | None, int, tuple[bytes, ...]]]]:
+def read_all(*records: Record) -> tuple[PartitionReader, list[tuple[int | None, int, tuple[bytes, ...]]]]:
     """What counts of a whole topic: source, number of the first event, events."""
     reader = PartitionReader(0)
     counted = []
     for offset, record in enumerate(records):
-        taken = reader.take(offset, encode_record(record))
+        taken = reader.read(offset, encode_record(record))
         if taken is not None:
             counted.append((taken.source_offset, taken.first_event, taken.events))
     return reader, counted
 
 
 def test_events_are_numbered_within_the_partition() -> None:
-    reader, counted = fold(fence(1, "a", b"s"), Decided(1, 0, (b"x", b"y")), Decided(1, 1, ()), Decided(1, 2, (b"z",)))
+    reader, counted = read_all(
+        fence(1, "a", b"s"), Decided(1, 0, (b"x", b"y")), Decided(1, 1, ()), Decided(1, 2, (b"z",))
+    )
     assert counted == [(None, 0, (b"s",)), (0, 1, (b"x", b"y")), (1, 3, ()), (2, 3, (b"z",))]
     assert reader.position == Position(4, 1, "a", 3, 4)
 
 
 def test_nothing_counts_before_the_first_fence() -> None:
-    assert fold(Decided(0, 0, (b"x",)), Decided(1, 0, (b"x",)), Decided(-1, 0, ()))[1] == []
+    assert read_all(Decided(0, 0, (b"x",)), Decided(1, 0, (b"x",)), Decided(-1, 0, ()))[1] == []
 
 
 def test_of_two_fences_with_one_epoch_the_first_wins() -> None:
-    reader, counted = fold(fence(1, "a"), fence(2, "b", b"b"), fence(2, "c", b"c"), Decided(2, 0, (b"x",)))
+    reader, counted = read_all(fence(1, "a"), fence(2, "b", b"b"), fence(2, "c", b"c"), Decided(2, 0, (b"x",)))
     assert reader.writer == "b"
     assert [events for _, _, events in counted] == [(), (b"b",), (b"x",)]
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 3, 99])
 def test_a_fence_that_is_not_the_next_does_not_count(epoch: int) -> None:
-    reader, _ = fold(fence(1, "a"), fence(epoch, "b"))
+    reader, _ = read_all(fence(1, "a"), fence(epoch, "b"))
     assert (reader.writer, reader.ignored) == ("a", 1)
 
 
 def test_who_was_fenced_off_writes_in_vain() -> None:
-    _, counted = fold(
+    _, counted = read_all(
         fence(1, "a"), Decided(1, 0, (b"x",)), fence(2, "b"), Decided(1, 1, (b"!",)), Decided(2, 1, (b"y",))
     )
     assert [events for _, _, events in counted] == [(), (b"x",), (), (b"y",)]
 
 
 def test_a_command_counts_once() -> None:
-    _, counted = fold(fence(1), Decided(1, 0, (b"x",)), Decided(1, 0, (b"again",)), Decided(1, 1, ()))
+    _, counted = read_all(fence(1), Decided(1, 0, (b"x",)), Decided(1, 0, (b"again",)), Decided(1, 1, ()))
     assert [source for source, _, _ in counted] == [None, 0, 1]
 
 
@@ -74,13 +76,13 @@ def test_a_missing_command_stops_the_reader() -> None:
     with pytest.raises(
         LogCorrupted, match=r"decides command 2, and the next one is 1: records are missing; the events"
     ):
-        fold(fence(1), Decided(1, 0, ()), Decided(1, 2, ()))
+        read_all(fence(1), Decided(1, 0, ()), Decided(1, 2, ()))
 
 
 def test_a_record_that_cannot_be_read_stops_the_reader_where_it_was() -> None:
     reader = PartitionReader(3)
     with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
-        reader.take(0, b"?")
+        reader.read(0, b"?")
     assert reader.position == START
 
 
@@ -98,11 +100,11 @@ WORKERS: list[Record] = [
 @given(st.lists(st.integers(0, 3), min_size=len(WORKERS), max_size=len(WORKERS)))
 def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
     """Control records and aborted ones; a reader may be replaced after any record."""
-    whole, (reader, *_) = fold(*WORKERS), fold()
+    whole, (reader, *_) = read_all(*WORKERS), read_all()
     offset, counted = 0, []
     for record, skip in zip(WORKERS, skipped, strict=True):
         offset += skip
-        taken = reader.take(offset, encode_record(record))
+        taken = reader.read(offset, encode_record(record))
         if taken is not None:
             counted.append((taken.source_offset, taken.first_event, taken.events))
         offset += 1
@@ -119,7 +121,7 @@ def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
     reader, why, events = PartitionReader(3), "", 0
     for offset, record in left:
         try:
-            taken = reader.take(offset, encode_record(record))
+            taken = reader.read(offset, encode_record(record))
         except LogCorrupted as error:
             why = str(error)
             break
@@ -132,17 +134,19 @@ def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
         assert "records are missing" in why
         assert "cleanup.policy=delete" in why
     else:  # what was lost does not count, or nothing that counts came after it
-        assert events == fold(*WORKERS[: end + 1])[0].next_event or end < len(WORKERS) - 1
+        assert events == read_all(*WORKERS[: end + 1])[0].next_event or end < len(WORKERS) - 1
 
 
 def test_a_fence_shows_that_the_last_decision_is_missing() -> None:
     with pytest.raises(LogCorrupted, match="it knows of 1 commands that were decided, and the next one is 0"):
-        fold(fence(1), Fence(2, "b", "1.0", EVENT_VERSION, (), 1))
+        read_all(fence(1), Fence(2, "b", "1.0", EVENT_VERSION, (), 1))
 
 
 def test_the_first_fence_says_where_commands_begin() -> None:
     """As after the topic was restored."""
-    reader, counted = fold(Fence(1, "a", "1.0", EVENT_VERSION, (b"s",), 7), Decided(1, 6, (b"x",)), Decided(1, 7, ()))
+    reader, counted = read_all(
+        Fence(1, "a", "1.0", EVENT_VERSION, (b"s",), 7), Decided(1, 6, (b"x",)), Decided(1, 7, ())
+    )
     assert ([source for source, _, _ in counted], reader.next_source) == ([None, 7], 8)
 
 
@@ -154,12 +158,12 @@ def test_a_reader_goes_on_where_another_stopped() -> None:
         Decided(2, 1, (b"y",)),
         Decided(2, 2, ()),
     ]
-    whole = fold(*records)[0].position
+    whole = read_all(*records)[0].position
     for cut in range(len(records) + 1):
-        first = fold(*records[:cut])[0]
+        first = read_all(*records[:cut])[0]
         second = PartitionReader(0, first.position)
         for offset, record in enumerate(records[cut:], cut):
-            second.take(offset, encode_record(record))
+            second.read(offset, encode_record(record))
         assert second.position == whole, f"cut at {cut}"
 
 
@@ -188,7 +192,7 @@ class Writer:
 def read(topic: list[bytes]) -> PartitionReader:
     reader = PartitionReader(0)
     for offset, value in enumerate(topic):
-        reader.take(offset, value)
+        reader.read(offset, value)
     return reader
 
 
@@ -215,7 +219,7 @@ def test_however_writers_interleave_each_command_counts_once_and_in_order(steps:
     reader, sources = PartitionReader(0), list[int]()
     numbers: list[int] = []
     for offset, value in enumerate(topic):
-        taken = reader.take(offset, value)
+        taken = reader.read(offset, value)
         if taken is not None and taken.source_offset is not None:
             sources.append(taken.source_offset)
             numbers += range(taken.first_event, taken.first_event + len(taken.events))

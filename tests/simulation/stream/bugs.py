@@ -51,26 +51,26 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
 _claim_partition = Engine._claim_partition
 
 
-def _of_any_epoch(fold: PartitionReader, record: Decided) -> CountedRecord | None:
-    return _decided(fold, msgspec.structs.replace(record, epoch=fold.epoch))
+def _of_any_epoch(reader: PartitionReader, record: Decided) -> CountedRecord | None:
+    return _decided(reader, msgspec.structs.replace(record, epoch=reader.epoch))
 
 
 _decided = PartitionReader._decided
 
 
-def _of_any_fence(fold: PartitionReader, fence: Fence) -> CountedRecord | None:
-    return _fenced(fold, msgspec.structs.replace(fence, epoch=fold.epoch + 1))
+def _of_any_fence(reader: PartitionReader, fence: Fence) -> CountedRecord | None:
+    return _fenced(reader, msgspec.structs.replace(fence, epoch=reader.epoch + 1))
 
 
 _fenced = PartitionReader._fenced
 
 
-def _without_gaps(fold: PartitionReader, kafka_offset: int, value: bytes) -> CountedRecord | None:
-    assert kafka_offset == fold.kafka_offset, f"records {fold.kafka_offset} to {kafka_offset - 1} are missing"
-    return _take(fold, kafka_offset, value)
+def _without_gaps(reader: PartitionReader, kafka_offset: int, value: bytes) -> CountedRecord | None:
+    assert kafka_offset == reader.kafka_offset, f"records {reader.kafka_offset} to {kafka_offset - 1} are missing"
+    return _take(reader, kafka_offset, value)
 
 
-_take = PartitionReader.take
+_take = PartitionReader.read
 
 
 BUGS: Final[Bugs] = {
@@ -80,7 +80,7 @@ BUGS: Final[Bugs] = {
     "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a partition is taken over without a fence": [(Engine, "_claim_partition", _without_a_fence)],
     "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
-    "an offset without a record is taken for a loss": [(PartitionReader, "take", _without_gaps)],
+    "an offset without a record is taken for a loss": [(PartitionReader, "read", _without_gaps)],
     "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
     "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
     "a gateway does not notice that nobody decides": [(GatewayNode, "_time_is_up", _nothing)],

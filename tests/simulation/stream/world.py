@@ -45,9 +45,9 @@ class StreamWitness(Witness):
 
     def look(self) -> None:
         """Take in what has come since."""
-        for fold, log in zip(self._folds, self._kafka.events, strict=True):
-            for offset in range(fold.kafka_offset, len(log)):
-                taken = fold.take(offset, log[offset]) if log[offset] != NO_RECORD else None
+        for reader, log in zip(self._folds, self._kafka.events, strict=True):
+            for offset in range(reader.kafka_offset, len(log)):
+                taken = reader.read(offset, log[offset]) if log[offset] != NO_RECORD else None
                 for number, event in enumerate(taken.events if taken is not None else ()):
                     self.events += 1
                     self.take(decode_event(number, event).event)

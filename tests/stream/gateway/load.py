@@ -170,10 +170,10 @@ def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):
-        fold = PartitionReader(partition)
+        reader = PartitionReader(partition)
         for offset, value in enumerate(written):
             assert value is not None
-            taken = fold.take(offset, value)
+            taken = reader.read(offset, value)
             for number, event in enumerate(taken.events, taken.first_event) if taken is not None else ():
                 fact = decode_event(number, event).event
                 if isinstance(fact, kinds):

@@ -90,7 +90,7 @@ class Rig:
         put, self.put = [one for one in self.put if one[0] == "commands"], []
         acknowledged = []
         for _, partition, _, value, done in put:
-            offset = self.workers[partition].partition.fold.next_source
+            offset = self.workers[partition].partition.reader.next_source
             self.workers[partition].decide(decode_command(value))
             acknowledged.append((done, offset))
         if acknowledge_first:

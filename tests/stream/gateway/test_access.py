@@ -133,7 +133,7 @@ async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
     rig.begin()
     pending = rig.request(creates(READS), timeout_ms=20_000)
     if is_taken:
-        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.fold.next_source)])
+        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.reader.next_source)])
     (answer,) = await pending
     assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
     rig.work()
@@ -145,8 +145,8 @@ async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -
     rig.begin()
     pending = rig.request(creates(READS))
     worker = rig.workers[CLUSTER_PARTITION]
-    offset = worker.partition.fold.next_source
-    value = encode_record(Decided(worker.partition.fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    offset = worker.partition.reader.next_source
+    value = encode_record(Decided(worker.partition.reader.epoch, offset, (), b"", "KeyError: 'x'"))
     worker.partition.accept(len(worker.topic), value)
     worker.topic.append(value)
     rig.acknowledge([(rig.put.pop()[4], offset)])

@@ -138,9 +138,9 @@ async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge
     name = in_partition(1)
     pending = rig.request(create(name))
     (_, partition, _, _, done) = rig.put.pop()
-    fold = rig.workers[partition].partition.fold
-    offset = fold.next_source
-    value = encode_record(Decided(fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    reader = rig.workers[partition].partition.reader
+    offset = reader.next_source
+    value = encode_record(Decided(reader.epoch, offset, (), b"", "KeyError: 'x'"))
     rig.workers[partition].partition.accept(len(rig.workers[partition].topic), value)
     rig.workers[partition].topic.append(value)
     if acknowledge_first:

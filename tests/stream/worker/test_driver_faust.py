@@ -42,7 +42,7 @@ class Feeding:
         self.running: asyncio.Task[None] | None = None
         self._chance = chance
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Raise what has ended Faust's loop."""
         assert self.running is not None
         if self.running.done():
@@ -65,7 +65,7 @@ class Feeding:
         await self._a_while()
         if message.seek == self.consumer.seeks:
             self.seen.append(message.offset)
-            assert message.offset <= self.decided, f"command {self.decided} was to come, and {message.offset} came"
+            assert message.offset <= self.decided, f"command {self.decided} expected, got {message.offset}"
             self.decided += message.offset == self.decided
 
     async def _a_while(self) -> None:
@@ -116,7 +116,7 @@ async def until(what: Callable[[], bool], running: Feeding) -> None:
     for _ in range(20_000):
         if what():
             return
-        running.look()
+        running.poll()
         await asyncio.sleep(0)
     pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
 
@@ -153,7 +153,7 @@ async def test_whatever_comes_in_between_nothing_is_passed_over(monkeypatch: pyt
         while one.decided < one.size:
             for _ in range(chance.randrange(60)):
                 await asyncio.sleep(0)
-            one.look()
+            one.poll()
             (one.blocked.clear if chance.random() < 0.3 else one.blocked.set)()
             if chance.random() < 0.5:
                 one.consumer.hold()
@@ -182,7 +182,7 @@ class LosingEngine:
                 self._lost_at = command.offset
                 self.active = set()
                 raise Lost("taken over")
-            assert command.offset <= self._one.decided, f"{self._one.decided} was to come, and {command.offset} came"
+            assert command.offset <= self._one.decided, f"{self._one.decided} expected, got {command.offset}"
             self._one.decided += command.offset == self._one.decided
 
     async def claim(self, partitions: Collection[int], still: Still) -> bool:

@@ -161,7 +161,7 @@ async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, 
     kafka.put(create("a", timeout_ms=0))
     with pytest.raises(Lost):
         await zombie.work()
-    epoch = heir.state(0).fold.epoch
+    epoch = heir.state(0).reader.epoch
     stale = [encode_record(Decided(epoch - 1, 4, ())), encode_record(Fence(epoch, "late", "1.0", EVENT_VERSION))]
     heir.engine.transport.before_append = stale  # type: ignore[attr-defined]
     await heir.work()
@@ -169,7 +169,7 @@ async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, 
     assert heir.losses == []
     check_all_decided(kafka)
     for partition in (0, 1):
-        assert heir.state(partition).fold.kafka_offset == len(kafka.events[partition])
+        assert heir.state(partition).reader.kafka_offset == len(kafka.events[partition])
     await zombie.close()
     await heir.close()
 
@@ -180,7 +180,7 @@ async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: Memor
     other = encode_record(Fence(1, "other", "1.0", EVENT_VERSION))
     worker.engine.transport.before_append = [other]  # type: ignore[attr-defined]
     await worker.claim(0)
-    assert worker.state(0).fold.epoch == 2
+    assert worker.state(0).reader.epoch == 2
     assert len(kafka.events[0]) == 3
     await worker.close()
 
@@ -235,13 +235,13 @@ async def test_settings_are_the_first_event_and_come_again_only_when_they_change
     for number, worker in enumerate((old, old, new, new, old)):
         await worker.claim()
         await worker.decide(create(f"t{number}", num_partitions=-1, timeout_ms=0))
-    fold = check_all_decided(kafka)
+    reader = check_all_decided(kafka)
     changes = [record.event for value in events_of(old, 0) if isinstance((record := value).event, SettingsChanged)]
     assert [(event.release, event.settings[0][1]) for event in changes] == [("1.0", "1"), ("2.0", "3"), ("1.0", "1")]
     assert isinstance(events_of(old, 0)[0].event, SettingsChanged)
     sizes = [len(topic_of(old, f"t{number}").partitions) for number in range(5)]
     assert sizes == [1, 1, 3, 3, 1]
-    assert fold.counts["fences"] == 10
+    assert reader.counts["fences"] == 10
     await old.close()
     await new.close()
 

@@ -104,7 +104,7 @@ class Partitions:
             archive=self.archive(partition) if archive else None,
             first_record=first_record,
         )
-        self.began_at = state.fold.kafka_offset
+        self.began_at = state.reader.kafka_offset
         for offset in range(self.began_at, len(self.kafka.events[partition])):
             state.accept(offset, self.kafka.events[partition][offset])
         state.commit()
@@ -127,7 +127,7 @@ def assert_same(one: PartitionState, other: PartitionState) -> None:
     """A partition that started from a base has all that one has that read everything."""
     assert one.log.start_offset > 0 == other.log.start_offset
     assert state_of(one.log) == state_of(other.log)
-    assert one.fold.position == other.fold.position
+    assert one.reader.position == other.reader.position
     assert_one_log(one.log, other.log)
 
 
