@@ -105,7 +105,7 @@ def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int
     """The events of each record that counts, with their numbers. Raises ReplayError."""
     for kafka_offset, value in records:
         try:
-            taken = fold.take(kafka_offset, value)
+            taken = fold.read(kafka_offset, value)
         except (LogError, RecordError) as error:
             raise ReplayError(f"{topic.text}: {error}") from None
         if taken is not None:

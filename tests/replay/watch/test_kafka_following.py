@@ -55,7 +55,7 @@ def last_source(part: list[Recorded]) -> int:
     """The command after those that are decided in a partition."""
     fold = PartitionReader(0)
     for offset, value in enumerate(as_records(part)):
-        fold.take(offset, value)
+        fold.read(offset, value)
     return fold.next_source
 
 
