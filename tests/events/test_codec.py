@@ -1,4 +1,4 @@
-"""Canonical bytes of events: every event comes back as it was, and what is no event is refused."""
+"""Canonical bytes of events: every event round-trips, invalid bytes are rejected, and secrets are hidden."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from events.catalog import (
     IsrChanged,
     LeaderElected,
     Recorded,
+    ResourceConfigsChanged,
     TopicReady,
 )
 from events.codec import (
@@ -28,8 +29,11 @@ from events.codec import (
     encode_event,
     place_of,
     topic_of,
+    value_without_secrets,
+    without_secrets,
 )
 from events.names import Offset, RequestId, TopicName
+from projections.words.wording import in_words
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -164,3 +168,46 @@ def test_what_is_no_event_has_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
         topic_of(12, value)
+
+
+ID = RequestId("q")
+
+
+def changed(*configs: tuple[str, str]) -> ResourceConfigsChanged:
+    return ResourceConfigsChanged(ID, 4, "1", configs, "User:admin", None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.out.ssl.keystore.password",
+        "listener.name.out.ssl.keystore.key",
+        "listener.name.out.plain.sasl.jaas.config",
+        "ssl.key.password",
+    ],
+)
+def test_passwords_of_brokers_are_hidden(name: str) -> None:
+    event = changed(("log.retention.ms", "5"), (name, "PLANTED"))
+    shown = without_secrets(event)
+    assert isinstance(shown, ResourceConfigsChanged)
+    assert shown.configs == (("log.retention.ms", "5"), (name, "(hidden)"))
+    assert in_words(event) == in_words(shown)
+    assert "PLANTED" not in in_words(event)
+    record = Recorded(Offset(0), 1, Cause("AlterResourceConfigs", ID), event)
+    value = encode_event(record.at_ms, record.cause, event)
+    assert b"PLANTED" in value, "the log has it, as Kafka's has"
+    assert b"PLANTED" not in value_without_secrets(record, value)
+
+
+def test_what_a_password_was_is_hidden_too() -> None:
+    before = (("ssl.key.password", "PLANTED"),)
+    shown = without_secrets(ResourceConfigsChanged(ID, 4, "1", (), "User:admin", None, "10.0.0.1", before))
+    assert shown == ResourceConfigsChanged(
+        ID, 4, "1", (), "User:admin", None, "10.0.0.1", (("ssl.key.password", "(hidden)"),)
+    )
+
+
+def test_what_is_no_secret_is_shown_as_it_is() -> None:
+    event = changed(("log.retention.ms", "5"), ("listener.name.out.ssl.keystore.location", "/k"))
+    assert without_secrets(event) is event
+    assert "listener.name.out.ssl.keystore.location=/k" in in_words(event)

@@ -90,10 +90,10 @@ def test_a_fault_is_reported_and_counts_as_decided(writing: Writing, tmp_path: P
     reader = writing.partition.reader
     source = reader.next_source
     writing.topic.append(encode_record(Decided(reader.epoch, source, (), b"", "no command")))
-    reader = opened(tmp_path / "reader")
-    last = read_all(reader, writing.topic)[-1]
-    assert (last.fault, last.records, reader.reader.next_source) == ("no command", (), source + 1)
-    reader.close()
+    copy = opened(tmp_path / "reader")
+    last = read_all(copy, writing.topic)[-1]
+    assert (last.fault, last.records, copy.reader.next_source) == ("no command", (), source + 1)
+    copy.close()
 
 
 @pytest.mark.parametrize("keep", range(7))

@@ -1,9 +1,10 @@
-"""The rule by which everybody reads the events topic: whoever writes what in which order, each command counts once."""
+"""The events topic: its records, the partition of a shard key, and which records count."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
+from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +17,69 @@ from events.logs.events_topic import (
     Position,
     Record,
     RecordError,
+    RecordFromNewerVersion,
+    decode_record,
     encode_record,
+    murmur2,
+    partition_of,
 )
 from events.logs.log import LogCorrupted
+from events.names import shard_key
+
+FENCE = Fence(3, "w-1", "1.0", EVENT_VERSION, (b"settings",))
+DECIDED = Decided(3, 7, (b"one", b"two"), b"answers", "")
+
+
+@pytest.mark.parametrize("record", [FENCE, DECIDED, Decided(1, 0, ()), Decided(1, 5, (), b"", "it is no command")])
+def test_what_is_written_is_what_is_read(record: Record) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_bytes_are_those_of_this_version() -> None:
+    """Golden bytes: another encoding could not be read by the release before."""
+    assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
+    assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (msgspec.msgpack.encode(["merged", 1, 2]), "merged"),
+        (msgspec.msgpack.encode(["decided", 3, 7, [], b"", "", "more"]), "length"),
+        (msgspec.msgpack.encode(["decided", 3]), "length"),
+        (msgspec.msgpack.encode({"epoch": 1}), "array"),
+        (b"", "newer release"),
+        (b"\xc1", "newer release"),
+        (encode_record(FENCE).replace(b"w-1", b"w\xff1"), "utf-8"),
+    ],
+)
+def test_what_is_not_known_is_an_error(value: bytes, says: str) -> None:
+    with pytest.raises(RecordError, match=says):
+        decode_record(value)
+
+
+def test_a_fence_of_a_newer_event_version_names_its_release() -> None:
+    newer = encode_record(Fence(4, "w-2", "9.0", EVENT_VERSION + 1))
+    with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*up to"):
+        decode_record(newer)
+
+
+def test_it_is_the_number_that_kafka_gives() -> None:
+    """The values of org.apache.kafka.common.utils.UtilsTest."""
+    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    assert {data: murmur2(data) for data in known} == {data: value & 0xFFFFFFFF for data, value in known.items()}
+
+
+@given(st.binary(max_size=300))
+def test_it_agrees_with_another_client(data: bytes) -> None:
+    assert murmur2(data) == murmur2_of_aiokafka(data) & 0xFFFFFFFF, data
+
+
+@given(st.text(max_size=50), st.integers(1, 100))
+def test_names_that_collide_meet_in_one_partition(name: str, partitions: int) -> None:
+    here = partition_of(shard_key(name), partitions)
+    assert 0 <= here < partitions
+    assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
 
 
 def fence(epoch: int, writer: str = "a", *events: bytes) -> Fence:

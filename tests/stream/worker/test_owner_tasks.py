@@ -1,4 +1,4 @@
-"""What owners of partitions do beside deciding: brokers, readiness, deadlines; handed on when the owner changes."""
+"""The tasks of a partition's owner besides deciding, and its status."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from controller.machine.commands.commands import ConfirmMetadata, FenceBroker, UnfenceBroker
+from controller.engine.reports import Reports
+from controller.machine.commands.commands import ConfirmMetadata, DeleteTopic, FenceBroker, UnfenceBroker
 from controller.machine.decide import _DECIDERS
 from controller.stream.log.transport import KafkaUnavailable
-from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.partition_brokers import PartitionBrokers, dry_run_within_s
+from controller.stream.worker.partition_decider import Fault
+from controller.stream.worker.status import WorkerStatus
 from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
 from events.codec import decode_event
 from events.names import BrokerId, RequestId, TopicName
+from tests.engine.stage import Heard
+from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
 from tests.stream.worker.stage import Stage, check_all_decided
@@ -213,3 +219,37 @@ def _topic(worker: Stage, name: str) -> Any:
         if topic is not None:
             return topic
     raise AssertionError(f"no topic {name}")
+
+
+@pytest.mark.parametrize(
+    ("timeouts_ms", "within_s"),
+    [((), 5), ((0,), 5), ((-1,), 5), ((3_000,), 5), ((12_000,), 12), ((1_000, 20_000), 20), ((3_600_000,), 30)],
+)
+def test_as_long_as_the_most_patient_client_waits_within_bounds(timeouts_ms: tuple[int, ...], within_s: float) -> None:
+    creates = [create(f"t{place}", timeout_ms=timeout_ms) for place, timeout_ms in enumerate(timeouts_ms)]
+    delete = DeleteTopic(request_id=RequestId("d"), at_ms=0, topic=TopicName("d"))
+    assert dry_run_within_s([*creates, delete]) == within_s
+
+
+def raised(offset: int) -> Fault:
+    try:
+        raise ZeroDivisionError("x" * 1_000_000)
+    except ZeroDivisionError as error:
+        return Fault(0, offset, "CreateTopic of request r: ZeroDivisionError", error)
+
+
+@on_virtual_time
+async def test_of_faults_alike_one_a_minute_has_a_line_and_all_are_counted() -> None:
+    with capture_logs() as lines:
+        heard = Heard()
+        status = WorkerStatus(Reports(heard, heard.write, heard))
+        for offset in range(300):
+            status.skipped(raised(offset))
+            status.skipped(Fault(offset % 2, offset, "not a command"))
+        assert [(line["offset"], line["partition"]) for line in lines] == [(0, 0), (0, 0), (1, 1)]
+        assert sum(len(str(line)) for line in lines) < 20_000
+        await asyncio.sleep(61)
+        status.skipped(raised(300))
+        assert lines[-1]["held_back"] == 299
+    counts = {name: value for name, _, value in status.gauges()}
+    assert counts["commands_passed_over"] == 601
