@@ -24,7 +24,7 @@ from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
 from projections.store.tree import HEAD, head_of
 from tests.cli.changed_proofs import CHANGES
 from tests.cli.commands import CLUSTER_ID, Run, open_log
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import service
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright

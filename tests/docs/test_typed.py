@@ -14,7 +14,7 @@ from controller.cli.commands import COMMANDS
 from controller.cli.main import main, parser
 from controller.cli.replay import COMMANDS as REPLAYS
 from tests.docs.pages import PAGES, Typed, inline, python, toml, typed
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 

@@ -19,7 +19,7 @@ from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
 from projections.store.tree import HEAD
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import Service, service
 from tests.http.test_permissions import Half
 

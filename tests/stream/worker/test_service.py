@@ -21,7 +21,7 @@ from controller.stream.log.codec import encode_command
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, encode_record, partition_of
 from events.names import shard_key
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
