@@ -156,11 +156,11 @@ class PartitionReader:
         self.partition = partition
         self.ignored = 0
         """Number of records that did not count."""
-        self._kafka_offset = position.kafka_offset
-        self._epoch = position.epoch
-        self._writer = position.writer
-        self._next_source = position.next_source
-        self._next_event = position.next_event
+        self.kafka_offset = position.kafka_offset
+        self.epoch = position.epoch
+        self.writer = position.writer
+        self.next_source = position.next_source
+        self.next_event = position.next_event
         self._skipped: tuple[int, int] | None = None
         """The last gap without records: its first offset, and the next offset with a record."""
         self._is_after_skipped = False
@@ -169,28 +169,8 @@ class PartitionReader:
     @property
     def position(self) -> Position:
         """The position, which stays before a gap until a record after it counts."""
-        offset = self._skipped[0] if self._skipped and self._is_after_skipped else self._kafka_offset
-        return Position(offset, self._epoch, self._writer, self._next_source, self._next_event)
-
-    @property
-    def kafka_offset(self) -> int:
-        return self._kafka_offset
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
-    @property
-    def writer(self) -> str:
-        return self._writer
-
-    @property
-    def next_source(self) -> int:
-        return self._next_source
-
-    @property
-    def next_event(self) -> int:
-        return self._next_event
+        offset = self._skipped[0] if self._skipped and self._is_after_skipped else self.kafka_offset
+        return Position(offset, self.epoch, self.writer, self.next_source, self.next_event)
 
     def read(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
         """Read the record at an offset; None if it does not count.
@@ -199,21 +179,21 @@ class PartitionReader:
         then.
         """
         where = f"events partition {self.partition}, record {kafka_offset}"
-        if kafka_offset < self._kafka_offset:
+        if kafka_offset < self.kafka_offset:
             raise LogCorrupted(f"{where}: it was read before")
         try:
             record = decode_record(value)
         except RecordError as error:
             raise type(error)(f"{where}: {error}") from None
-        is_gap = kafka_offset > self._kafka_offset
-        skipped = (self._kafka_offset, kafka_offset) if is_gap and not self._is_after_skipped else self._skipped
+        is_gap = kafka_offset > self.kafka_offset
+        skipped = (self.kafka_offset, kafka_offset) if is_gap and not self._is_after_skipped else self._skipped
         why = self._why_incomplete(record, after_skipped=skipped is not None)
         if why is not None:
             missing = "" if skipped is None else f", perhaps from {skipped[0]} to {skipped[1] - 1}"
             raise LogCorrupted(f"{where}: {why}: records are missing{missing}; {KEEP_ALL}")
         taken = self._fenced(record) if isinstance(record, Fence) else self._decided(record)
         self._skipped, self._is_after_skipped = skipped, taken is None and (is_gap or self._is_after_skipped)
-        self._kafka_offset = kafka_offset + 1
+        self.kafka_offset = kafka_offset + 1
         if taken is None:
             self.ignored += 1
         return taken
@@ -221,47 +201,47 @@ class PartitionReader:
     def _why_incomplete(self, record: Fence | Decided, *, after_skipped: bool) -> str | None:
         """Why a record proves that earlier ones are missing; None if it does not."""
         is_fence = isinstance(record, Fence)
-        expected = self._epoch + is_fence
+        expected = self.epoch + is_fence
         if after_skipped and record.epoch > expected:
-            return f"it is of epoch {record.epoch}, and the last fence is of {self._epoch}"
+            return f"it is of epoch {record.epoch}, and the last fence is of {self.epoch}"
         source = record.next_source if isinstance(record, Fence) else record.source_offset
-        if record.epoch == expected and self._epoch and source > self._next_source:
+        if record.epoch == expected and self.epoch and source > self.next_source:
             knows = f"it knows of {source} commands that were decided" if is_fence else f"it decides command {source}"
-            return f"{knows}, and the next one is {self._next_source}"
+            return f"{knows}, and the next one is {self.next_source}"
         return None
 
     def skip_own(self, source_offset: int) -> None:
         """Skip the next record, a decision that this process wrote under the current epoch. `count_own_events` counts
         its events."""
-        assert source_offset == self._next_source, "what was decided was the next command"
-        self._kafka_offset += 1
-        self._next_source += 1
+        assert source_offset == self.next_source, "what was decided was the next command"
+        self.kafka_offset += 1
+        self.next_source += 1
 
     def count_own_events(self, events: int) -> None:
         """Count the events of an own decision."""
-        self._next_event += events
+        self.next_event += events
 
     def skip(self, records: int) -> None:
         """Skip records that are known not to count."""
-        self._kafka_offset += records
+        self.kafka_offset += records
         self.ignored += records
 
     def _fenced(self, fence: Fence) -> CountedRecord | None:
-        if fence.epoch != self._epoch + 1:
+        if fence.epoch != self.epoch + 1:
             return None
-        if self._epoch == 0:
-            self._next_source = fence.next_source
-        self._epoch, self._writer = fence.epoch, fence.writer
-        return self._counted(CountedRecord(self._next_event, fence.events))
+        if self.epoch == 0:
+            self.next_source = fence.next_source
+        self.epoch, self.writer = fence.epoch, fence.writer
+        return self._counted(CountedRecord(self.next_event, fence.events))
 
     def _decided(self, record: Decided) -> CountedRecord | None:
-        if record.epoch != self._epoch or self._epoch == 0 or record.source_offset < self._next_source:
+        if record.epoch != self.epoch or self.epoch == 0 or record.source_offset < self.next_source:
             return None
-        self._next_source += 1
+        self.next_source += 1
         return self._counted(
-            CountedRecord(self._next_event, record.events, record.source_offset, record.answers, record.fault)
+            CountedRecord(self.next_event, record.events, record.source_offset, record.answers, record.fault)
         )
 
     def _counted(self, taken: CountedRecord) -> CountedRecord:
-        self._next_event += len(taken.events)
+        self.next_event += len(taken.events)
         return taken

@@ -41,8 +41,8 @@ JSON_BYTES_MAX: Final = 2 << 20
 """The limit of a JSON object; the largest is a base with its 10,000 parts."""
 _MANIFESTS: Final = "manifests"
 _REQUESTS_FOLDER: Final = "requests"
-_ABOUT: Final = "archive.json"
-_WRITER: Final = "writer.json"
+ABOUT: Final = "archive.json"
+WRITER: Final = "writer.json"
 
 
 class ArchiveForeign(ArchiveError):
@@ -143,27 +143,7 @@ _T = TypeVar("_T")
 
 def read_archive_info(store: ArchiveStore) -> ArchiveInfo | None:
     """The log that an archive belongs to, None if there is no archive. Raises ArchiveError."""
-    return read_object(store, _ABOUT, ArchiveInfo)
-
-
-def write_archive_info(store: ArchiveStore, about: ArchiveInfo) -> None:
-    """Create an archive. Raises ArchiveError."""
-    write_object(store, _ABOUT, about)
-
-
-def read_writer(store: ArchiveStore) -> Writer | None:
-    """The process that archives there. Raises ArchiveError."""
-    return read_object(store, _WRITER, Writer)
-
-
-def write_writer(store: ArchiveStore, writer: Writer) -> None:
-    """Register this process as the one that archives. Raises ArchiveError."""
-    write_object(store, _WRITER, writer)
-
-
-def write_manifest(store: ArchiveStore, manifest: Manifest) -> None:
-    """Add a segment to the archive. Raises ArchiveError."""
-    write_object(store, manifest.name, manifest)
+    return read_object(store, ABOUT, ArchiveInfo)
 
 
 def starts_in(store: ArchiveStore) -> list[int]:

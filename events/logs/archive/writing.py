@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from events.logs.archive.manifest import (
+    ABOUT,
     SEGMENT,
+    WRITER,
     ArchiveDamaged,
     ArchiveForeign,
     ArchiveInfo,
@@ -28,11 +30,9 @@ from events.logs.archive.manifest import (
     history_of,
     read_archive_info,
     read_manifest,
-    read_writer,
+    read_object,
     starts_in,
-    write_archive_info,
-    write_manifest,
-    write_writer,
+    write_object,
 )
 from events.logs.archive.segment import ColumnMaker, pack_segment
 from events.logs.archive.store import ArchiveStore
@@ -110,7 +110,7 @@ class Archiver:
         self._store.write(packed.manifest.events_name, packed.events)
         self._store.write(packed.manifest.index_name, packed.names)
         self._check_writer()
-        write_manifest(self._store, packed.manifest)
+        write_object(self._store, packed.manifest.name, packed.manifest)
         self.next_offset = stop
         return packed.manifest
 
@@ -133,8 +133,8 @@ class Archiver:
         if self.is_new_archive:
             known = []
         if found is None:
-            write_archive_info(store, about)
-        write_writer(store, self._writer)
+            write_object(store, ABOUT, about)
+        write_object(store, WRITER, self._writer)
         starts = starts_in(store) if found is not None else []
         self._check_known(starts, known)
         self.next_offset = known[-1].end if known else 0
@@ -164,7 +164,7 @@ class Archiver:
         return manifest
 
     def _check_writer(self) -> None:
-        now = read_writer(self._store)
+        now = read_object(self._store, WRITER, Writer)
         if now is not None and now.boot != self._writer.boot:
             raise ArchiveForeign(
                 f"another service archives to {self._store.url}: {now.where}; give each a place of its own, and "
