@@ -157,14 +157,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("value", "why"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_event_is_refused(value: bytes, why: str) -> None:
+def test_invalid_events_are_rejected(value: bytes, why: str) -> None:
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}") as raised:
         decode_event(12, value)
     assert raised.value.offset == 12
 
 
 @pytest.mark.parametrize("case", sorted(set(REFUSED) - {"a field too many"}))  # which lies behind the topic
-def test_what_is_no_event_has_no_topic(case: str) -> None:
+def test_invalid_events_have_no_topic(case: str) -> None:
     value, why = REFUSED[case]
     with pytest.raises(EventDecodeError, match=f"event at offset 12: {why}"):
         topic_of(12, value)

@@ -31,11 +31,11 @@ DECIDED = Decided(3, 7, (b"one", b"two"), b"answers", "")
 
 
 @pytest.mark.parametrize("record", [FENCE, DECIDED, Decided(1, 0, ()), Decided(1, 5, (), b"", "it is no command")])
-def test_what_is_written_is_what_is_read(record: Record) -> None:
+def test_records_round_trip(record: Record) -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_bytes_are_those_of_this_version() -> None:
+def test_record_bytes_of_this_version() -> None:
     """Golden bytes: another encoding could not be read by the release before."""
     assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
     assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
@@ -53,7 +53,7 @@ def test_bytes_are_those_of_this_version() -> None:
         (encode_record(FENCE).replace(b"w-1", b"w\xff1"), "utf-8"),
     ],
 )
-def test_what_is_not_known_is_an_error(value: bytes, says: str) -> None:
+def test_unknown_records_are_rejected(value: bytes, says: str) -> None:
     with pytest.raises(RecordError, match=says):
         decode_record(value)
 
@@ -64,19 +64,19 @@ def test_a_fence_of_a_newer_event_version_names_its_release() -> None:
         decode_record(newer)
 
 
-def test_it_is_the_number_that_kafka_gives() -> None:
+def test_partition_matches_kafkas_partitioner() -> None:
     """The values of org.apache.kafka.common.utils.UtilsTest."""
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
     assert {data: murmur2(data) for data in known} == {data: value & 0xFFFFFFFF for data, value in known.items()}
 
 
 @given(st.binary(max_size=300))
-def test_it_agrees_with_another_client(data: bytes) -> None:
+def test_partition_matches_librdkafka(data: bytes) -> None:
     assert murmur2(data) == murmur2_of_aiokafka(data) & 0xFFFFFFFF, data
 
 
 @given(st.text(max_size=50), st.integers(1, 100))
-def test_names_that_collide_meet_in_one_partition(name: str, partitions: int) -> None:
+def test_colliding_names_share_a_partition(name: str, partitions: int) -> None:
     here = partition_of(shard_key(name), partitions)
     assert 0 <= here < partitions
     assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
@@ -121,7 +121,7 @@ def test_a_fence_that_is_not_the_next_does_not_count(epoch: int) -> None:
     assert (reader.writer, reader.ignored) == ("a", 1)
 
 
-def test_who_was_fenced_off_writes_in_vain() -> None:
+def test_decisions_of_a_fenced_worker_do_not_count() -> None:
     _, counted = read_all(
         fence(1, "a"), Decided(1, 0, (b"x",)), fence(2, "b"), Decided(1, 1, (b"!",)), Decided(2, 1, (b"y",))
     )
@@ -176,7 +176,7 @@ def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
 
 @pytest.mark.parametrize("start", range(len(WORKERS)))
 @pytest.mark.parametrize("count", range(1, len(WORKERS)))
-def test_records_that_are_missing_are_noticed(start: int, count: int) -> None:
+def test_missing_records_are_detected(start: int, count: int) -> None:
     """As where a topic was compacted: a later record shows it, where one counts; a reader may be replaced before."""
     left = [(offset, record) for offset, record in enumerate(WORKERS) if not start <= offset < start + count]
     reader, why, events = PartitionReader(3), "", 0

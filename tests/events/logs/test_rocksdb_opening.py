@@ -230,7 +230,7 @@ def test_a_folder_left_half_made_is_made_again(folder: Path, tmp_path: Path) -> 
         ("IO error: While fdatasync: /d/000004.log: Input/output error", LogWriteError),
     ],
 )
-def test_what_rocksdb_says_is_classified_by_its_text(text: str, kind: type[LogError]) -> None:
+def test_rocksdb_errors_are_classified_by_text(text: str, kind: type[LogError]) -> None:
     error = classify(Exception(text), Path("/d"), LogWriteError)
     assert type(error) is kind
     assert "/d" in str(error)

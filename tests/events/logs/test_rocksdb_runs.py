@@ -52,7 +52,7 @@ def some_runs(rng: random.Random, names: list[str]) -> dict[str, list[range]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) -> None:
+def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "a\0", "ab", "b", "z"]
     runs = some_runs(rng, names)
@@ -77,7 +77,7 @@ def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) ->
         assert found == wanted
 
 
-def test_a_reader_in_the_middle_of_a_page_keeps_nobody_waiting_but_who_closes(tmp_path: Path) -> None:
+def test_readers_block_only_close(tmp_path: Path) -> None:
     database = opened(tmp_path)
     write(database, {"a": [range(1)]})
     closing = threading.Thread(target=database.close)
@@ -90,7 +90,7 @@ def test_a_reader_in_the_middle_of_a_page_keeps_nobody_waiting_but_who_closes(tm
     assert not closing.is_alive()
 
 
-def test_who_wants_the_first_of_many_keys_reads_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[int] = []
     read = Database._page
 

@@ -69,7 +69,7 @@ def written(path: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
 
 @given(st.dictionaries(keys, st.binary(max_size=20_000), max_size=12), keys, st.none() | keys)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_it_reads_as_the_log_in_memory_does(
+def test_snapshot_reads_as_the_log_in_memory(
     tmp_path: Path, state: dict[bytes, bytes], prefix: bytes, after: bytes | None
 ) -> None:
     memory = InMemoryLog("x")
@@ -84,7 +84,7 @@ def test_it_reads_as_the_log_in_memory_does(
         snapshot.check()
 
 
-def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
+def test_any_flipped_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
     place = tmp_path / "one"
     size = written(place, PAIRS[:300])
     whole = place.read_bytes()
@@ -95,7 +95,7 @@ def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
             snapshot.check()
 
 
-def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
+def test_truncated_snapshot_is_rejected(tmp_path: Path) -> None:
     place = tmp_path / "one"
     written(place, PAIRS)
     for size in (1, 20, 300, 10_000):
@@ -125,14 +125,14 @@ FORGED: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
+def test_forged_snapshot_is_rejected(what: str, tmp_path: Path) -> None:
     """In an archive a base has this form: who begins with it passes a forged one over."""
     FORGED[what](tmp_path / "one")
     with pytest.raises(SnapshotDamaged), Snapshot(tmp_path / "one") as snapshot:
         list(snapshot.scan())
 
 
-def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_with_too_large_decompressed_size_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "one", [(b"a", bytes(1 << 20))])
     assert (tmp_path / "one").stat().st_size < 10_000
     monkeypatch.setattr(snapshots, "UNPACKED_BYTES_MAX", 1 << 20)
@@ -140,7 +140,7 @@ def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch
         Snapshot(tmp_path / "one").get(b"a")
 
 
-def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
+def test_nearest_usable_snapshot(log: RocksDbLog) -> None:
     assert (nearest(log, 50), newest_snapshot(log)) == (None, None)
     for offset in (10, 30, 20):
         put(log, offset)
@@ -151,7 +151,7 @@ def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
     assert (nearest(log, 50), newest_snapshot(log)) == (20, 20)
 
 
-def test_those_of_another_history_do_not_count(log: RocksDbLog, tmp_path: Path) -> None:
+def test_snapshots_of_another_history_are_ignored(log: RocksDbLog, tmp_path: Path) -> None:
     put(log, 30)
     shorter = open_log(tmp_path / "shorter")
     write_counted(shorter, range(4))
@@ -163,7 +163,7 @@ def test_those_of_another_history_do_not_count(log: RocksDbLog, tmp_path: Path) 
     shorter.close()
 
 
-def test_what_is_not_durable_yet_has_no_snapshot(log: RocksDbLog) -> None:
+def test_no_snapshot_beyond_the_durable_offset(log: RocksDbLog) -> None:
     end = log.next_offset
     put(log, end)
     assert newest_snapshot(log) == end
@@ -181,7 +181,7 @@ def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
     assert list((log.path / FOLDER).iterdir()) == []
 
 
-def test_what_a_dead_process_left_is_removed(log: RocksDbLog) -> None:
+def test_unfinished_snapshots_are_removed(log: RocksDbLog) -> None:
     kept = put(log, 10)
     kept.with_name(f"{20:020}.snapshot.tmp").write_bytes(b"half")
     assert snapshot_offsets(log) == [10]

@@ -30,7 +30,7 @@ def key_files(folder: Path) -> tuple[Path, Path]:
     return pem, public
 
 
-def test_a_signed_head_is_its_signers(tmp_path: Path) -> None:
+def test_signature_of_a_tree_head(tmp_path: Path) -> None:
     pem, public = key_files(tmp_path)
     head = HeadSigner.read(pem).signed(HEAD)
     key = read_public_key(public)
@@ -48,7 +48,7 @@ def test_a_signed_head_is_its_signers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed", [{"log": "a\nb"}, {"log": ""}, {"size": -1}, {"size": 1 << 63}, {"root": "AB" * 32}, {"at_ms": "1"}]
 )
-def test_what_is_no_head_is_not_read(changed: dict[str, object]) -> None:
+def test_invalid_tree_heads_are_rejected(changed: dict[str, object]) -> None:
     text = msgspec.json.encode({**msgspec.to_builtins(HEAD), **changed})
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=Head)
@@ -76,7 +76,7 @@ def public(folder: Path) -> bytes:
         (lambda folder: b"-" * 70_000, "larger than 65536 bytes"),
     ],
 )
-def test_a_file_that_cannot_sign_is_an_error(tmp_path: Path, made: Callable[[Path], bytes], says: str) -> None:
+def test_invalid_key_file_is_rejected(tmp_path: Path, made: Callable[[Path], bytes], says: str) -> None:
     path = tmp_path / "some.pem"
     path.write_bytes(made(tmp_path))
     with pytest.raises(BadKey, match=says) as raised:
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_sign_is_an_error(tmp_path: Path, made: Callable[[Pat
     assert str(path) in str(raised.value)
 
 
-def test_a_key_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_key_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadKey, match="cannot be read: No such file"):
         HeadSigner.read(tmp_path / "none.pem")
 
@@ -94,7 +94,7 @@ def test_a_private_key_is_no_public_one(tmp_path: Path) -> None:
         read_public_key(key_files(tmp_path)[0])
 
 
-def test_whose_root_differs() -> None:
+def test_voters_with_a_differing_root() -> None:
     assert differing({1: b"a", 2: b"a", 3: b"a"}) == (b"a", frozenset())
     assert differing({1: b"a", 2: b"b", 3: b"a"}) == (b"a", frozenset({2}))
     assert differing({1: b"a", 2: b"b"}) == (None, frozenset({1, 2}))

@@ -73,7 +73,7 @@ def put_last(rig: Rig) -> Any:
 
 
 @on_virtual_time
-async def test_they_are_decided_in_one_partition_and_hold_before_they_are_answered(rig: Rig) -> None:
+async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
     rig.begin()
     held: list[bool] = []
     pending = rig.request(creates(READS, BROKEN, WRITES))
@@ -108,7 +108,7 @@ async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_al
 
 
 @on_virtual_time
-async def test_without_kafka_they_are_refused(rig: Rig) -> None:
+async def test_cluster_requests_without_kafka(rig: Rig) -> None:
     rig.begin()
     rig.full = True
     (answer,) = await rig.request(creates(READS))
@@ -129,7 +129,7 @@ async def test_without_kafka_they_are_refused(rig: Rig) -> None:
 
 @pytest.mark.parametrize("is_taken", [True, False])
 @on_virtual_time
-async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
+async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
     rig.begin()
     pending = rig.request(creates(READS), timeout_ms=20_000)
     if is_taken:
@@ -141,7 +141,7 @@ async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
 
 
 @on_virtual_time
-async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -> None:
+async def test_undecidable_cluster_request_is_answered_with_its_fault(rig: Rig) -> None:
     rig.begin()
     pending = rig.request(creates(READS))
     worker = rig.workers[CLUSTER_PARTITION]
@@ -247,7 +247,7 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
 
 
 @on_virtual_time
-async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Rig) -> None:
+async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None:
     rig.begin()
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
@@ -291,7 +291,7 @@ async def test_refusals_by_quotas_are_put_until_they_are_too_many(
 
 
 @on_virtual_time
-async def test_what_nobody_waits_for_is_dropped_without_kafka(rig: Rig) -> None:
+async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
     rig.begin()
     rig.put.clear()
     noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())

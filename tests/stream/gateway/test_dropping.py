@@ -73,7 +73,7 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
     assert files(folder) == before, "the archive is the worker's"
 
 
-async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
+async def test_dropping_runs_concurrently_with_following(partitions: Partitions) -> None:
     """The gateway begins before there is an archive, and drops while it reads on."""
     place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
     worker = await partitions.worker("a")
@@ -97,7 +97,7 @@ async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
     gateway.close()
 
 
-async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new_one(partitions: Partitions) -> None:
+async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions) -> None:
     await two_bases(partitions)
     with closing(partitions.gateway("gateway", archive=False)) as gateway:
         await drop(gateway, partitions.archive(0), kept_ms=-1)
@@ -109,7 +109,7 @@ async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new
         assert gateway.log.start_offset == 0, "nothing goes that is not there"
 
 
-async def test_what_is_not_archived_stays(partitions: Partitions) -> None:
+async def test_unarchived_events_stay(partitions: Partitions) -> None:
     worker = await partitions.worker("a")
     await partitions.create(worker, 5)
     await worker.close()

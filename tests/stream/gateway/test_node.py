@@ -167,7 +167,7 @@ async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
+async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: Rig) -> None:
     rig.begin()
     waiting = rig.request(*both())
     rig.node.stop_accepting()

@@ -90,7 +90,7 @@ def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_whoever_was_answered_finds_the_topic_at_once(running: Stream) -> None:
+def test_answered_topic_is_visible_at_once(running: Stream) -> None:
     one, other = running.gateways[:2]
     for number in range(50):
         name = f"own-write-{number}"

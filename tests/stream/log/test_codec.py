@@ -35,11 +35,11 @@ COMMANDS: list[AnyCommand] = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
-def test_a_command_comes_back_as_it_was(command: AnyCommand) -> None:
+def test_commands_round_trip(command: AnyCommand) -> None:
     assert decode_command(encode_command(command)) == command
 
 
-def test_keys_are_those_of_the_shards() -> None:
+def test_command_key_is_the_shard_key() -> None:
     assert [key_of(command) for command in COMMANDS] == ["b_c", "b_c", "b_c", "", "", "", ""]
 
 
@@ -51,12 +51,12 @@ def test_keys_are_those_of_the_shards() -> None:
         *(encode_command(create("t", at_ms=at_ms)) for at_ms in (TIME_END_MS, 2**63 - 1)),
     ],
 )
-def test_what_is_no_command_is_refused(value: bytes | None) -> None:
+def test_invalid_commands_are_rejected(value: bytes | None) -> None:
     with pytest.raises(CommandError, match="not a command"):
         decode_command(value)
 
 
-def test_a_newer_version_is_another_error() -> None:
+def test_command_of_a_newer_version() -> None:
     newer = bytes((COMMAND_VERSION + 1,)) + encode_command(COMMANDS[0])[1:]
     with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
         decode_command(newer)

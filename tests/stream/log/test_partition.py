@@ -97,7 +97,7 @@ def test_a_fault_is_reported_and_counts_as_decided(writing: Writing, tmp_path: P
 
 
 @pytest.mark.parametrize("keep", range(7))
-def test_it_goes_on_where_the_last_commit_left_it(writing: Writing, tmp_path: Path, keep: int) -> None:
+def test_reopening_continues_at_the_last_commit(writing: Writing, tmp_path: Path, keep: int) -> None:
     """Closed after any record, with more accepted and not committed: nothing is lost or applied twice."""
     writing.decide(create("a"), create("b"))
     data = tmp_path / "again"
@@ -122,7 +122,7 @@ def _read_once(data: Path, topic: list[bytes]) -> list[Any]:
     return list(topics)
 
 
-def test_a_decision_that_kafka_did_not_take_is_gone_with_the_closing(writing: Writing, tmp_path: Path) -> None:
+def test_unacknowledged_decision_is_lost_on_close(writing: Writing, tmp_path: Path) -> None:
     writing.decide(create("lost"))
     assert writing.partition.store.durable_named("lost") is None
     before = list(writing.partition.log.read())
@@ -133,7 +133,7 @@ def test_a_decision_that_kafka_did_not_take_is_gone_with_the_closing(writing: Wr
     again.close()
 
 
-def test_records_without_events_are_noted_now_and_then(writing: Writing, tmp_path: Path) -> None:
+def test_position_is_stored_after_many_records_without_events(writing: Writing, tmp_path: Path) -> None:
     for _ in range(POSITION_EVERY_RECORDS // 2 + 10):
         writing.decide(*joined(1))
     writing.partition.commit()
@@ -163,13 +163,13 @@ def test_a_cache_of_another_events_topic_stays(
     again.close()
 
 
-def test_a_cache_without_events_is_of_no_worth(tmp_path: Path) -> None:
+def test_cache_without_events_is_replaced(tmp_path: Path) -> None:
     opened(tmp_path / "worker").close()
     opened(tmp_path / "worker", topic_id="topic-2").close()
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
+def test_cache_before_kafkas_first_record_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
     """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
     folder, first = tmp_path / "worker/partition-00002", writing.partition.reader.kafka_offset + 1
     writing.partition.close()
@@ -187,7 +187,7 @@ def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_pat
         again.close()
 
 
-def test_a_start_that_is_killed_while_it_replaces_a_cache_takes_it_back(writing: Writing, tmp_path: Path) -> None:
+def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Path) -> None:
     folder = tmp_path / "worker/partition-00002"
     events = list(writing.partition.log.read())
     writing.partition.close()
@@ -198,7 +198,7 @@ def test_a_start_that_is_killed_while_it_replaces_a_cache_takes_it_back(writing:
     again.close()
 
 
-def test_a_cache_beyond_the_end_of_the_topic_is_noticed(writing: Writing) -> None:
+def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:
     end = writing.partition.reader.kafka_offset
     writing.partition.check_end(end)
     with pytest.raises(CacheAhead, match=rf"goes up to record {end}, and Kafka has only those before {end - 1}"):

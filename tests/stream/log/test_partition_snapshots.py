@@ -50,7 +50,7 @@ def test_snapshots_are_taken_and_the_past_begins_there(tmp_path: Path) -> None:
     state.close()
 
 
-def test_none_is_taken_where_none_is_wanted(tmp_path: Path) -> None:
+def test_interval_0_takes_no_snapshots(tmp_path: Path) -> None:
     state = PartitionState.open(tmp_path, 0, cluster_id="cluster-1", topic_id="topic-1")
     Writing(state).fence()
     state.commit()

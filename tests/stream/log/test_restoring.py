@@ -53,7 +53,7 @@ def test_readers_come_to_the_same_state(
         state.close()
 
 
-def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
+def test_restore_uses_the_folder_with_most_events(tmp_path: Path) -> None:
     for name, topics in (("a", 3), ("b", 7), ("c", 5)):
         worker(tmp_path / name, topics).close()
     folders = [tmp_path / name for name in ("a", "b", "c", "empty")]
@@ -65,7 +65,7 @@ def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
             _furthest(held, folders, 1)
 
 
-def test_the_next_command_is_one_that_the_commands_topic_has(tmp_path: Path) -> None:
+def test_restore_starts_at_an_existing_command(tmp_path: Path) -> None:
     state = worker(tmp_path / "a", 1)
     position = state.reader.position
     state.close()

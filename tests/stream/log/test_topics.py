@@ -57,7 +57,7 @@ def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
             time.sleep(0.1)
 
 
-def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wanted: RequiredTopics) -> None:
+def test_created_topics_pass_the_checks(stream_kafka: ReferenceKafka, wanted: RequiredTopics) -> None:
     made = prepared(stream_kafka, wanted)
     assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
     assert prepared(stream_kafka, wanted) == made, "and again: nothing is made twice"
@@ -91,7 +91,7 @@ def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wante
         ),
     ],
 )
-def test_topics_that_are_not_what_they_must_be_are_refused(
+def test_mismatching_topics_are_rejected(
     stream_kafka: ReferenceKafka,
     wanted: RequiredTopics,
     commands: tuple[int, int, dict[str, str]],
@@ -132,7 +132,7 @@ def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) ->
         watch.learn("events", None)
 
 
-def test_a_topic_of_another_id_is_another_topic(watch: TopicWatch) -> None:
+def test_recreated_topic_is_detected(watch: TopicWatch) -> None:
     with pytest.raises(TopicGone, match="topic events was deleted and recreated"):
         watch.learn("events", "two")
     watch.learn("commands", "any")
@@ -160,9 +160,7 @@ class Admin:
         return found
 
 
-async def test_a_look_that_raises_is_no_reason_to_look_no_more(
-    watch: TopicWatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_topic_watch_continues_after_an_exception(watch: TopicWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "AdminClient", Admin)
     monkeypatch.setattr(topics, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
     monkeypatch.setattr(topics, "POLL_INTERVAL_S", 0.001)

@@ -105,7 +105,7 @@ def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
     return iter(sorted(pairs.items()))
 
 
-async def test_nobody_begins_with_a_base_whose_tree_is_another(partitions: Partitions, tmp_path: Path) -> None:
+async def test_base_with_another_tree_is_rejected(partitions: Partitions, tmp_path: Path) -> None:
     await two_bases(partitions)
     changing = Changing(partitions, tmp_path / "base")
     for what, change in NOBODY_BEGINS_WITH.items():

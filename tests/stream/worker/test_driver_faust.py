@@ -121,7 +121,7 @@ async def until(what: Callable[[], bool], running: Feeding) -> None:
     pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
 
 
-async def test_messages_are_handed_on_again_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faust itself drops what lies before the last message that it has handed on, even if that did not arrive."""
     async with feeding(monkeypatch) as one:
         await until(lambda: one.decided > 20, one)
@@ -136,7 +136,7 @@ async def test_messages_are_handed_on_again_after_a_seek_back(monkeypatch: pytes
         await until(lambda: one.decided == one.size, one)
 
 
-async def test_what_was_fetched_before_a_seek_is_not_handed_on_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_fetched_before_a_seek_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where messages flow all the while, as they do when one rebalance follows another."""
     async with feeding(monkeypatch) as one:
         await until(lambda: one.decided > 20, one)
@@ -146,7 +146,7 @@ async def test_what_was_fetched_before_a_seek_is_not_handed_on_after_it(monkeypa
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_comes_in_between_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_no_command_is_lost_at_rebalances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
     chance = random.Random(seed)
     async with feeding(monkeypatch, 1000, seed) as one:
@@ -193,7 +193,7 @@ class LosingEngine:
         return still()
 
 
-async def test_partitions_that_are_lost_are_claimed_anew_and_fed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_partitions_are_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_faust, "RETRY_S", 0.01)
     claimed: list[int] = []
     async with feeding(monkeypatch) as one:

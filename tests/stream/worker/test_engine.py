@@ -46,7 +46,7 @@ async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, tmp_path: P
     await worker.close()
 
 
-async def test_commands_that_come_again_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_redelivered_commands_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.decide(create("a", timeout_ms=0))
@@ -86,7 +86,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     await worker.close()
 
 
-async def test_a_command_that_never_comes_ends_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     for _ in range(2):
         await worker.claim()
@@ -107,7 +107,7 @@ async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafk
     await worker.close()
 
 
-async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, tmp_path: Path) -> None:
     """As after a seek back: what was on its way is followed by the same once more."""
     worker = Stage(kafka, tmp_path)
     await worker.claim(0)
@@ -116,7 +116,7 @@ async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryK
     await worker.close()
 
 
-async def test_partitions_that_are_not_ours_are_left_alone(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim(1)
     await worker.engine.handle(kafka.fetch(0, 0))
@@ -138,7 +138,7 @@ async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: 
 # Others.
 
 
-async def test_who_was_replaced_writes_in_vain_and_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_fenced_worker_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
     zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
     await zombie.claim()
     await zombie.decide(create("before", timeout_ms=0))
@@ -153,7 +153,7 @@ async def test_who_was_replaced_writes_in_vain_and_notices(kafka: MemoryKafka, t
     await heir.close()
 
 
-async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
     zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
     await zombie.claim()
     await zombie.work()
@@ -267,7 +267,7 @@ async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_commands_that_retention_took_are_missed(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_deleted_by_retention_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
     kafka.first_command = 3
     worker = Stage(kafka, tmp_path)
     with pytest.raises(CommandsMissing, match=r"commands 0 to 2 were deleted before they were decided"):
@@ -275,7 +275,7 @@ async def test_commands_that_retention_took_are_missed(kafka: MemoryKafka, tmp_p
     await worker.close()
 
 
-async def test_topics_made_anew_are_noticed(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_recreated_topics_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.work()

@@ -90,7 +90,7 @@ async def test_a_create_is_complete_with_the_record_that_decides_it(tmp_path: Pa
     await worker.close()
 
 
-async def test_what_raises_on_brokers_that_speak_at_once_leaves_the_create(
+async def test_failing_synchronous_confirmation_keeps_the_create(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka = MemoryKafka()
@@ -187,7 +187,7 @@ async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None
     await worker.close()
 
 
-async def test_a_worker_that_cannot_put_commands_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejected_commands_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = MemoryKafka()
     worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
 
@@ -225,7 +225,7 @@ def _topic(worker: Stage, name: str) -> Any:
     ("timeouts_ms", "within_s"),
     [((), 5), ((0,), 5), ((-1,), 5), ((3_000,), 5), ((12_000,), 12), ((1_000, 20_000), 20), ((3_600_000,), 30)],
 )
-def test_as_long_as_the_most_patient_client_waits_within_bounds(timeouts_ms: tuple[int, ...], within_s: float) -> None:
+def test_dry_run_timeout(timeouts_ms: tuple[int, ...], within_s: float) -> None:
     creates = [create(f"t{place}", timeout_ms=timeout_ms) for place, timeout_ms in enumerate(timeouts_ms)]
     delete = DeleteTopic(request_id=RequestId("d"), at_ms=0, topic=TopicName("d"))
     assert dry_run_within_s([*creates, delete]) == within_s
@@ -239,7 +239,7 @@ def raised(offset: int) -> Fault:
 
 
 @on_virtual_time
-async def test_of_faults_alike_one_a_minute_has_a_line_and_all_are_counted() -> None:
+async def test_similar_faults_are_rate_limited_in_the_log() -> None:
     with capture_logs() as lines:
         heard = Heard()
         status = WorkerStatus(Reports(heard, heard.write, heard))

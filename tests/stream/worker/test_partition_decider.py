@@ -52,7 +52,7 @@ def kafka() -> MemoryKafka:
 # Poison.
 
 
-async def test_poison_commands_are_recorded_and_passed_over(
+async def test_poison_commands_are_recorded_and_skipped(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -285,7 +285,7 @@ class Cluster:
 CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
 
 
-async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, tmp_path: Path) -> None:
     cluster = Cluster()
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
     await worker.claim(0)
@@ -306,7 +306,7 @@ async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: M
     await worker.close()
 
 
-async def test_a_request_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_failing_dry_run_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
     """And not the end of the worker: the next one would end in the same way."""
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
     await worker.claim(home("bug"))
@@ -318,7 +318,7 @@ async def test_a_request_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka:
 # Copies.
 
 
-async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_path: Path) -> None:
     """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
     first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
     command = create("a")
@@ -339,7 +339,7 @@ async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, 
         await worker.close()
 
 
-async def test_a_request_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
+async def test_duplicate_request_keeps_its_answer(tmp_path: Path) -> None:
     kafka = MemoryKafka()
     worker = Stage(kafka, tmp_path, brokers=2)
     await worker.claim()
@@ -355,7 +355,7 @@ async def test_a_request_that_is_there_twice_keeps_its_one_answer(tmp_path: Path
     await worker.close()
 
 
-async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_deletion_spares_a_recreated_topic(kafka: MemoryKafka, tmp_path: Path) -> None:
     """The request's other commands are no copies: neither another kind for the same topic nor the same for another."""
     worker = Stage(kafka, tmp_path)
     await worker.claim()
@@ -369,7 +369,7 @@ async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: Memo
     await worker.close()
 
 
-async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_without_events_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.decide(*[create("a", validate_only=True)] * 2)
@@ -377,7 +377,7 @@ async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path:
     await worker.close()
 
 
-async def test_copies_are_known_for_so_many_events_whoever_decides(
+async def test_duplicates_are_detected_by_a_new_owner(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request leaves three events here: of four the last three have one of the newest eight."""

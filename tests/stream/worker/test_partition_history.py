@@ -181,7 +181,7 @@ async def test_a_partition_is_taken_over_while_the_store_is_away(partitions: Par
     await worker.close()
 
 
-async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: Partitions) -> None:
+async def test_new_owner_continues_the_archive(partitions: Partitions) -> None:
     """Also while one that was replaced does not know it yet."""
     first, second = await partitions.worker("a"), Stage(partitions.kafka, partitions.folder, "b", brokers=2)
     await second.claim()
@@ -240,7 +240,7 @@ async def two_bases(partitions: Partitions) -> None:
             thread.join(60)  # what it is putting is there, or not at all
 
 
-async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
+async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
     await two_bases(partitions)
     kept = partitions.folder / "kept"
     with closing(partitions.gateway("whole", archive=False)) as whole:
@@ -262,7 +262,7 @@ async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
             assert state_of(one.log) == state_of(whole.log)
 
 
-async def test_where_kafka_has_the_beginning_no_more_a_base_is_needed(partitions: Partitions) -> None:
+async def test_deleted_first_records_need_a_base(partitions: Partitions) -> None:
     await two_bases(partitions)
     newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
     with closing(partitions.gateway("behind", archive=False)):

@@ -139,7 +139,7 @@ def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
 
 
 @DRIVERS
-def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str) -> None:
+def test_worker_decides_reports_health_and_leaves_the_group(group: Group, driver: str) -> None:
     worker, http = group.ready(driver)
     group.put(*(f"t{n}" for n in range(50)), poison=True, times=2)
     counts = group.decided()
@@ -161,7 +161,7 @@ def _lines(worker: Process) -> list[dict[str, Any]]:
     return [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
 
 
-def test_a_second_worker_takes_its_share_and_hands_it_back(group: Group) -> None:
+def test_rebalance_with_a_second_worker(group: Group) -> None:
     _, first = group.ready("plain", "a")
     second, other = group.ready("plain", "b")
     wait_until(lambda: "topicwright_partitions_owned 2.0" in get(first, "/metrics")[1])
