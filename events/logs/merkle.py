@@ -43,25 +43,25 @@ class Frontier:
         self.size = size
         self._peaks = list(peaks)
 
-    def extend(self, values: Iterable[bytes], kept_from: int) -> list[tuple[int, int, bytes]]:
-        """Append events. Returns the subtrees that they complete at level `kept_from` and above: level, index, hash."""
-        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], kept_from)
+    def extend(self, values: Iterable[bytes], from_level: int) -> list[tuple[int, int, bytes]]:
+        """Append events. Returns the subtrees that they complete at `from_level` and above: level, index, hash."""
+        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], from_level)
 
-    def extend_leaves(self, leaves: Iterable[bytes], kept_from: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
+    def extend_leaves(self, leaves: Iterable[bytes], from_level: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
         """As `extend`, with the hashes of events."""
-        peaks, size, kept = self._peaks, self.size, []
+        peaks, size, completed = self._peaks, self.size, []
         for leaf in leaves:
             node, level, index = leaf, 0, size
             while index & 1:
                 node = sha256(b"\1" + peaks.pop() + node).digest()
                 index >>= 1
                 level += 1
-                if level >= kept_from:
-                    kept.append((level, index, node))
+                if level >= from_level:
+                    completed.append((level, index, node))
             peaks.append(node)
             size += 1
         self.size = size
-        return kept
+        return completed
 
     def root(self) -> bytes:
         return root_of(self._peaks)

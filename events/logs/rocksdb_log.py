@@ -125,15 +125,15 @@ class RocksDbLog(WholeLog):
                 batch.put(STATE + key, value, database.views_handle)
         self._put(database, batch)
 
-    def drop_before(self, offset: int, kept: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Drop the events below an offset, which are archived, except those at the offsets `kept`.
+    def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
+        """Drop the events below an offset, which are archived, except those at the offsets `retained`.
 
         `names` are the index keys of the event at the offset. Dropped events are read from the archive from now on.
         Raises LogWriteError, and what reading raises.
         """
         database, start = self._writable(), self._start_offset
         assert start <= offset < self.durable_offset, "what is dropped is here, and durable"
-        here = {one: self.read_one(one) for one in kept}
+        here = {one: self.read_one(one) for one in retained}
         self._start_offset = offset  # readers look into the archive before anything is gone
         self._put(database, _drop_batch(database, start, offset, here, names))
 
@@ -281,13 +281,13 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
 
 
 def _drop_batch(
-    database: Database, start: int, to: int, kept: Mapping[int, bytes], names: Iterable[bytes]
+    database: Database, start: int, to: int, retained: Mapping[int, bytes], names: Iterable[bytes]
 ) -> WriteBatch:
-    """The batch that drops the events in [start, to) except `kept`, and makes the runs that reach the event at `to`
+    """The batch that drops the events in [start, to) except `retained`, and makes the runs that reach the event at `to`
     begin there. `names` are that event's index keys."""
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     batch.delete_range(pack(start), pack(to))
-    for offset, value in kept.items():
+    for offset, value in retained.items():
         batch.put(KEPT + pack(offset), value, views)
     for name in names:
         run = database.last_run(name, start, to)

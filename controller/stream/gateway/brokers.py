@@ -73,8 +73,8 @@ class GatewayBrokers:
         broker = self._simulated(broker_id)
         if delay_ms:
             raise ValueError("delay_ms: brokers of stream workers have no delay; allowed: 0")
-        shown = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
-        self._changed.setdefault(broker.broker_id, shown)
+        state = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
+        self._changed.setdefault(broker.broker_id, state)
 
     def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> None:
         request_id, at_ms = self._node.new_request_id(f"broker-{broker_id}"), self._node.now_ms()

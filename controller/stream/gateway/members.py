@@ -60,7 +60,7 @@ class Announcement(Fact, frozen=True):
                 return each.host, each.port
         return self.host, self.port
 
-    def can_be_reached(self) -> bool:
+    def is_valid(self) -> bool:
         """True if its addresses are valid."""
         places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
         return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
@@ -83,40 +83,40 @@ class Members:
         self.own = own
         self.session_s = session_s
         self._clock = clock
-        self._heard: dict[str, tuple[float, Announcement]] = {}
+        self._latest: dict[str, tuple[float, Announcement]] = {}
         self._began = clock()
 
     def on_heartbeat(self, value: bytes) -> None:
         """Process a heartbeat; unreadable ones are skipped, because heartbeats are not part of the history."""
         try:
-            heard = _decode(value)
+            announcement = _decode(value)
         except UNREADABLE:
             return
-        if not heard.can_be_reached():  # clients would be shown it, and no answer could be encoded
+        if not announcement.is_valid():  # clients would be shown it, and no answer could be encoded
             return
-        if heard.leaving and heard.gateway_id != self.own.gateway_id:
-            self._heard.pop(heard.gateway_id, None)
-        elif heard.gateway_id != self.own.gateway_id or heard.process == self.own.process:
-            self._heard[heard.gateway_id] = (self._clock(), heard)
-        if heard.gateway_id == self.own.gateway_id:  # else those that died would be kept for as long as this one lives
+        if announcement.leaving and announcement.gateway_id != self.own.gateway_id:
+            self._latest.pop(announcement.gateway_id, None)
+        elif announcement.gateway_id != self.own.gateway_id or announcement.process == self.own.process:
+            self._latest[announcement.gateway_id] = (self._clock(), announcement)
+        if announcement.gateway_id == self.own.gateway_id:  # drop the dead ones, whose ids may be many
             live = {self.own.gateway_id, *(each.gateway_id for each in self.live())}
-            self._heard = {gateway_id: each for gateway_id, each in self._heard.items() if gateway_id in live}
+            self._latest = {gateway_id: each for gateway_id, each in self._latest.items() if gateway_id in live}
 
     @property
     def has_own_heartbeat(self) -> bool:
         """True once this gateway has received its own heartbeat."""
-        return self.own.gateway_id in self._heard
+        return self.own.gateway_id in self._latest
 
     def silent_s(self) -> float:
         """Seconds since this gateway received its own heartbeat."""
-        heard = self._heard.get(self.own.gateway_id)
-        return self._clock() - (self._began if heard is None else heard[0])
+        latest = self._latest.get(self.own.gateway_id)
+        return self._clock() - (self._began if latest is None else latest[0])
 
     def live(self) -> list[Announcement]:
         """The live gateways, including this one, in the same order at all of them."""
-        heard = self._heard.get(self.own.gateway_id)
-        newest = self._clock() if heard is None else heard[0]
-        others = [each for at, each in self._heard.values() if newest - at < self.session_s]
+        latest = self._latest.get(self.own.gateway_id)
+        newest = self._clock() if latest is None else latest[0]
+        others = [each for at, each in self._latest.values() if newest - at < self.session_s]
         return sorted([*(each for each in others if each.gateway_id != self.own.gateway_id), self.own], key=_gateway_id)
 
 

@@ -131,8 +131,8 @@ def encode_answers(decision: Decision, topics: Topics) -> bytes:
 def size_of_answers(decision: Decision) -> int:
     """The approximate size of the answers: details, each of which may list thousands of ACLs, and topics in a decision
     without events."""
-    shown = () if decision.events else tuple(answer.topic for answer in decision.answers)
-    large = (*(answer.details for answer in decision.answers), *shown)
+    topic = () if decision.events else tuple(answer.topic for answer in decision.answers)
+    large = (*(answer.details for answer in decision.answers), *topic)
     return sum(len(_encode(one)) for one in large if one)
 
 
@@ -142,13 +142,13 @@ def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
 
 
 def _encoded_answer(answer: Answer, decision: Decision, topics: Topics) -> _EncodedAnswer:
-    shown, is_current = answer.topic, False
-    if shown is not None and decision.events:
-        stands = topics.get(shard_key(shown.name))
-        is_current = stands is not None and stands.topic_id == shown.topic_id
-        if stands is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
-            shown = replace(shown, partitions=())
-    fields = {**asdict(answer), "code": int(answer.code), "topic": None if is_current else shown}
+    topic, is_current = answer.topic, False
+    if topic is not None and decision.events:
+        current = topics.get(shard_key(topic.name))
+        is_current = current is not None and current.topic_id == topic.topic_id
+        if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
+            topic = replace(topic, partitions=())
+    fields = {**asdict(answer), "code": int(answer.code), "topic": None if is_current else topic}
     return _EncodedAnswer(**fields, is_current=is_current)
 
 

@@ -176,7 +176,7 @@ class PartitionState:
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
-    def kept(self) -> Position:
+    def committed_position(self) -> Position:
         """The committed position. Raises LogError."""
         place = stored_position(self.log)
         return START if place is None else place.position

@@ -54,7 +54,7 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 def restore_topic(
-    bootstrap: str, security: Security, wanted: RequiredTopics, folders: Sequence[Path]
+    bootstrap: str, security: Security, required: RequiredTopics, folders: Sequence[Path]
 ) -> list[Restored]:
     """Create the missing topics, and write the events topic.
 
@@ -66,12 +66,12 @@ def restore_topic(
             if not folder.is_dir():
                 raise NotRestored(f"{folder} is not a folder")
             held.enter_context(lock_folder(folder))
-        sources = [_furthest(held, folders, number) for number in range(wanted.partitions)]
-        if any((folder / f"partition-{wanted.partitions:05}").exists() for folder in folders):
-            raise NotRestored(f"the folders hold more than stream.partitions={wanted.partitions} partitions")
+        sources = [_furthest(held, folders, number) for number in range(required.partitions)]
+        if any((folder / f"partition-{required.partitions:05}").exists() for folder in folders):
+            raise NotRestored(f"the folders hold more than stream.partitions={required.partitions} partitions")
         if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
             raise NotRestored("the folders are of different events topics: name those of one")
-        topics = prepare_topics(properties, wanted, Path(os.devnull))
+        topics = prepare_topics(properties, required, Path(os.devnull))
         commands, _ = (offset_ranges(properties, each, topics.partitions) for each in (topics.commands, topics.events))
         written = [
             _ToRestore(log, reached.position, *_next_source(reached.position, *there))

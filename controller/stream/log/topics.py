@@ -38,10 +38,10 @@ from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
 REPLICAS_UNASKED_MAX = 3
-COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
+COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
-_KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
-_KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
+_NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+_RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class KafkaUnreachable(Exception):
@@ -70,7 +70,7 @@ class RequiredTopics(msgspec.Struct, frozen=True):
         )
 
 
-def prepare_topics(properties: Mapping[str, Any], wanted: RequiredTopics, data: Path) -> Topics:
+def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data: Path) -> Topics:
     """Create the missing topics, check all, and return their descriptions. If the folder `data` holds events, a missing
     topic is an error: Kafka has lost it.
 
@@ -80,19 +80,19 @@ def prepare_topics(properties: Mapping[str, Any], wanted: RequiredTopics, data: 
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, wanted, brokers, data)
-        found = _described(admin, [wanted.commands, wanted.events])
-        configs = _configs(admin, [wanted.commands, wanted.events])
+        _make_missing(admin, required, brokers, data)
+        found = _described(admin, [required.commands, required.events])
+        configs = _configs(admin, [required.commands, required.events])
     except KafkaException as error:
         raise _classified(error.args[0]) from error
-    for name, description in zip((wanted.commands, wanted.events), found, strict=True):
-        _check_partitions(name, len(description.partitions), wanted.partitions)
+    for name, description in zip((required.commands, required.events), found, strict=True):
+        _check_partitions(name, len(description.partitions), required.partitions)
         factor = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, factor, wanted.replication_factor)
+        _check_factor(name, factor, required.replication_factor)
         _check_min_insync(name, configs[name], factor)
-    _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
-    _check_configs(wanted.events, configs[wanted.events], _KEPT_FOREVER)
-    return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
+    _check_configs(required.commands, configs[required.commands], _NOT_COMPACTED)
+    _check_configs(required.events, configs[required.events], _RETAINED_FOREVER)
+    return Topics(required.commands, required.events, required.partitions, cluster_id, str(found[1].topic_id))
 
 
 def _cluster(admin: AdminClient) -> tuple[str, int]:
@@ -100,20 +100,20 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, wanted: RequiredTopics, brokers: int, data: Path) -> None:
+def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = wanted.replication_factor
+    factor = required.replication_factor
     if factor < 1:
         factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
     }
-    events = {**_KEPT_FOREVER, **common}
-    commands = {**events, "retention.ms": str(COMMANDS_KEPT_MS)}
+    events = {**_RETAINED_FOREVER, **common}
+    commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [
-        NewTopic(name, num_partitions=wanted.partitions, replication_factor=factor, config=configs)
-        for name, configs in ((wanted.commands, commands), (wanted.events, events))
+        NewTopic(name, num_partitions=required.partitions, replication_factor=factor, config=configs)
+        for name, configs in ((required.commands, commands), (required.events, events))
         if name not in there
     ]
     if not missing:
@@ -147,18 +147,18 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def _check_partitions(name: str, found: int, wanted: int) -> None:
-    if found != wanted:
+def _check_partitions(name: str, found: int, required: int) -> None:
+    if found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} partitions, and stream.partitions={wanted}: set stream.partitions={found}, or "
+            f"topic {name} has {found} partitions, and stream.partitions={required}: set stream.partitions={found}, or "
             "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
         )
 
 
-def _check_factor(name: str, found: int, wanted: int) -> None:
-    if wanted > 0 and found != wanted:
+def _check_factor(name: str, found: int, required: int) -> None:
+    if required > 0 and found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"topic {name} has {found} replicas a partition, and stream.replication.factor={required}: reassign its "
             f"partitions, or set stream.replication.factor={found}"
         )
 
@@ -178,8 +178,8 @@ def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> Non
         )
 
 
-def _check_configs(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    for key, value in wanted.items():
+def _check_configs(name: str, found: Mapping[str, str], required: Mapping[str, str]) -> None:
+    for key, value in required.items():
         if found.get(key) != value:
             raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
 

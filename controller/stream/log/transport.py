@@ -36,14 +36,14 @@ def aiokafka_security(security: Security) -> dict[str, Any]:
     """aiokafka's arguments for credentials. Raises BadCredentials."""
     sasl = bool(security.mechanism)
     protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
-    words: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
+    arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
     if sasl:
-        words |= {
+        arguments |= {
             "sasl_mechanism": security.mechanism,
             "sasl_plain_username": security.properties["sasl.username"],
             "sasl_plain_password": security.properties["sasl.password"],
         }
-    return words
+    return arguments
 
 
 class KafkaUnavailable(Exception):

@@ -95,7 +95,7 @@ class PartitionHistory:
         log = self._partition.log
         if not log.start_offset or log.start_offset == self._base_start:
             return None
-        base = base_of(log, self._partition.topic_id, self._partition.kept.kafka_offset)
+        base = base_of(log, self._partition.topic_id, self._partition.committed_position.kafka_offset)
         pairs = log.frozen_pairs()
         return lambda: self._put(base, pairs, rest)
 
@@ -281,30 +281,30 @@ class OwnerTasks:
         self._tasks[partition.partition].learn(records)
 
     async def end(self, partition: int) -> None:
-        duties = self._tasks.pop(partition, None)
-        if duties is not None:
-            await duties.end()
+        tasks = self._tasks.pop(partition, None)
+        if tasks is not None:
+            await tasks.end()
 
     def cluster_of(self, partition: int) -> Clears | None:
         """The target cluster of a partition, None without one."""
-        duties = self._tasks.get(partition)
-        fleet = duties.fleet if duties is not None else None
+        tasks = self._tasks.get(partition)
+        fleet = tasks.fleet if tasks is not None else None
         return fleet if isinstance(fleet, PartitionCluster) else None
 
     @property
     def trouble(self) -> str | None:
         """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
-        fleets = [duties.fleet for duties in self._tasks.values()]
+        fleets = [tasks.fleet for tasks in self._tasks.values()]
         troubles = [fleet.trouble for fleet in fleets if isinstance(fleet, PartitionCluster) and fleet.trouble]
         return troubles[0] if troubles else None
 
     @property
     def not_archived(self) -> int:
         """The number of partitions that cannot be archived."""
-        histories = [duties.history for duties in self._tasks.values()]
+        histories = [tasks.history for tasks in self._tasks.values()]
         return sum(1 for history in histories if history is not None and history.trouble)
 
     @property
     def deadlines(self) -> int:
         """The number of pending deadlines."""
-        return sum(len(duties.deadlines) for duties in self._tasks.values())
+        return sum(len(tasks.deadlines) for tasks in self._tasks.values())

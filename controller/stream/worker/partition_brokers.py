@@ -127,12 +127,12 @@ class PartitionCluster(ClusterFleet):
             return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
         def history(shard: ShardKey) -> Iterator[Recorded]:
-            kept = partition.log
-            return (decode_event(offset, kept.read_one(offset)) for offset in kept.shard_offsets(shard))
+            events = partition.log
+            return (decode_event(offset, events.read_one(offset)) for offset in events.shard_offsets(shard))
 
         def recent() -> Iterator[Recorded]:
-            kept, end = partition.log, partition.log.durable_offset
-            return (decode_event(offset, value) for offset, value in kept.read(max(0, end - RECENT_EVENTS), end))
+            events, end = partition.log, partition.log.durable_offset
+            return (decode_event(offset, value) for offset, value in events.read(max(0, end - RECENT_EVENTS), end))
 
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 

@@ -118,9 +118,9 @@ class PartitionDecider:
             elif isinstance(command, _OF_CLIENTS) and self._partition.is_duplicate(command):
                 self._skip_duplicate(batch, sourced, command)
             else:
-                unheard = self._decide(batch, sourced, judged.get(id(command), command))
-                if unheard is not None:
-                    await self._decide_approved(batch, sourced, unheard)
+                pending = self._decide(batch, sourced, judged.get(id(command), command))
+                if pending is not None:
+                    await self._decide_approved(batch, sourced, pending)
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
@@ -193,24 +193,29 @@ class PartitionDecider:
         except Exception as error:
             return _fault(command, sourced, error)
         batch.records += records
-        for said in self._at_once(records):
-            decision, values = self._decided_with_it(batch, sourced, said, decision, values)
+        for reported in self._at_once(records):
+            decision, values = self._decided_with_it(batch, sourced, reported, decision, values)
         answers = encode_answers(decision, partition.state.topics)
         batch.values.append(encode_record(Decided(partition.reader.epoch, sourced.offset, values, answers)))
         return None
 
     def _decided_with_it(
-        self, batch: PartitionBatch, sourced: Sourced, said: AnyCommand, decision: Decision, values: tuple[bytes, ...]
+        self,
+        batch: PartitionBatch,
+        sourced: Sourced,
+        reported: AnyCommand,
+        decision: Decision,
+        values: tuple[bytes, ...],
     ) -> tuple[Decision, tuple[bytes, ...]]:
         """The decision extended by that on a broker's command. If that raises, the brokers report again."""
         try:
-            more = decide(self._partition.state, said)
-            cause, their_values = _encoded(said, more)
-            batch.records += self._partition.decided_in_same_record(said.at_ms, cause, more.events, their_values)
+            more = decide(self._partition.state, reported)
+            cause, their_values = _encoded(reported, more)
+            batch.records += self._partition.decided_in_same_record(reported.at_ms, cause, more.events, their_values)
         except LogError:
             raise
         except Exception as error:
-            batch.faults.append(_fault(said, sourced, error))
+            batch.faults.append(_fault(reported, sourced, error))
             return decision, values
         return Decision(decision.events + more.events, decision.answers + more.answers), values + their_values
 
@@ -242,25 +247,25 @@ class PartitionDecider:
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:
-                words = await consulted(group, state, self._judge, self._cluster)
+                approved_commands = await consulted(group, state, self._judge, self._cluster)
             except PolicyRunnerClosed:
                 raise
             except Exception:
-                continue  # each is shown alone in its turn, and the one at fault passed over
-            judged.update((id(command), _any(word)) for command, word in zip(group, words, strict=True))
+                continue  # each is submitted alone in its turn, and the one at fault is skipped
+            judged |= {id(command): _any(done) for command, done in zip(group, approved_commands, strict=True)}
         return judged
 
     async def _approved_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
         state = self._partition.state
         try:
-            [word] = await consulted([command], state, self._judge, self._cluster)
+            [approved] = await consulted([command], state, self._judge, self._cluster)
         except PolicyRunnerClosed:
             raise
         except Exception as error:
             return _any(command), _fault(_any(command), sourced, error)
-        decision = _decision(state, _any(word), sourced)
+        decision = _decision(state, _any(approved), sourced)
         assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
-        return _any(word), decision
+        return _any(approved), decision
 
 
 def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand]]:

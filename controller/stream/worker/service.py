@@ -188,27 +188,27 @@ class Worker:
     def _driver(self, topics: Topics, make_fleet: MakeBrokers) -> Driver:
         options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
 
-        def troubled(why: str) -> None:
+        def on_rejected_commands(why: str) -> None:
             self._status.lost(why)
             driver.claim_again()
 
-        def history_of(partition: PartitionState) -> PartitionHistory:
+        def archive_tasks(partition: PartitionState) -> PartitionHistory:
             assert archive is not None
             place = archive(partition.partition)
             where = f"the worker at {self._address}"
             return PartitionHistory(partition, place, settings, writer, where, wall_ms, self.fail)
 
         archive = archive_of(settings)
-        duties = OwnerTasks(
+        tasks = OwnerTasks(
             WorkerContext(
                 partitions=topics.partitions,
                 transport=lambda: engine.transport,
                 clock_ms=wall_ms,
                 new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
                 make_fleet=make_fleet,
-                on_rejected=troubled,
+                on_rejected=on_rejected_commands,
                 on_failure=self.fail,
-                history=None if archive is None else history_of,
+                history=None if archive is None else archive_tasks,
                 signer=self._signer,
                 signing_interval_s=settings.log_signing_interval_ms / 1000,
             )
@@ -218,16 +218,16 @@ class Worker:
             topics,
             Identity(writer, options.release, decision_settings(settings, self._cluster is not None)),
             connect=lambda: KafkaTransport(options.bootstrap, topics, options.security),
-            owner=duties,
+            owner=tasks,
             watcher=self._status,
             clock=time.perf_counter,
             clock_ms=wall_ms,
             judge=self._policies,
-            cluster_of=duties.cluster_of,
+            cluster_of=tasks.cluster_of,
             archive=archive,
             memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
-        self._status.show(engine, duties)
+        self._status.show(engine, tasks)
         topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
         self.metrics.watch(topic_watch.gauges)
         for task in (self._status.poll(engine), topic_watch.watch(self.fail)):

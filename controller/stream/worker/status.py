@@ -40,9 +40,9 @@ class WorkerStatus:
         self._ends: dict[int, int] = {}
         """The offset of the next command of each owned partition, as of the last poll."""
 
-    def show(self, engine: Engine, duties: OwnerTasks) -> None:
+    def show(self, engine: Engine, tasks: OwnerTasks) -> None:
         """Show these from now on."""
-        self._engine, self._tasks = engine, duties
+        self._engine, self._tasks = engine, tasks
 
     def why_not_ready(self) -> str | None:
         """Why nothing is decided; None if commands are decided."""

@@ -180,28 +180,28 @@ class Archive:
 class _LruCache(Generic[_K, _V]):
     """An LRU cache by owner, with one bound over all owners; no lock is held while a value is made."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, _K], _V] = OrderedDict()
+        self._entries: OrderedDict[tuple[object, _K], _V] = OrderedDict()
 
     def get(self, key: tuple[object, _K], make: Callable[[], _V]) -> _V:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
         made = make()
         with self._lock:
-            kept = self._kept.setdefault(key, made)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return kept
+            entry = self._entries.setdefault(key, made)
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._limit:
+                self._entries.popitem(last=False)
+        return entry
 
     def drop_owner(self, owner: object) -> None:
         with self._lock:
-            for key in [key for key in self._kept if key[0] is owner]:
-                del self._kept[key]
+            for key in [key for key in self._entries if key[0] is owner]:
+                del self._entries[key]
 
 
 _files: _LruCache[int, SegmentFile] = _LruCache(FILES_KEPT)

@@ -219,7 +219,7 @@ async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) ->
     assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
     rig.on_heartbeat(rig.members.own)
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
-    assert list(rig.members._heard) == ["a-gateway"], "nothing is kept of those that died"
+    assert list(rig.members._latest) == ["a-gateway"], "nothing is kept of those that died"
     rig.members.on_heartbeat(b"\xc1 not an announcement")
     rig.members.on_heartbeat(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
     for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
