@@ -83,7 +83,7 @@ class Database:
     def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:
         """Open, creating what is missing unless `read_only`. Raises what RocksDB raises."""
         # The other kind of cache has 64 shards: the bloom filter of a file of a million views is larger than one of
-        # these, is never kept, and was read anew for every single view, in a millisecond instead of 5 µs.
+        # these, so it is never cached, and was read again for every single view, in a millisecond instead of 5 µs.
         cache = Cache.new_hyper_clock_cache(cache_bytes, VIEW_BLOCK_BYTES)
         buffers = min(max(3 * cache_bytes, BUFFERS_BYTES_MIN), BUFFERS_BYTES_MAX)
         events = _options(cache, buffers, recovery, bloom=False)

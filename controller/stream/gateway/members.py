@@ -29,7 +29,7 @@ from controller.stream.gateway.producer import NotProduced, Producing
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 
-ANNOUNCEMENT_VERSION = 1  # others than this are passed over
+ANNOUNCEMENT_VERSION = 1  # other versions are ignored
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
 """The node ids of gateways, apart from those of brokers."""
 PORTS = range(1, 65_536)

@@ -160,7 +160,7 @@ def _expected(state: State, command: Any) -> Decision | None:
             decision = decide(state, replace(command, clearance=Clearance(), **agreed))
     except Exception:
         return None
-    # What workers would cut is not sent to them, but counted: else the commands topic would have it in full.
+    # Refusals that the workers would truncate are counted here: the commands topic would have them in full.
     return decision if decision.refusal is None or is_short(command) else replace(decision, events=())
 
 

@@ -333,8 +333,8 @@ class TopicWatch:
 
     def _remedy(self, name: str) -> str:
         if name == self._topics.events:
-            return "it held all that was ever decided; restore it from a backup, or begin anew with other topics"
+            return "it held all that was ever decided; restore it from a backup, or start over with other topics"
         return (
-            "what was not decided yet is lost, and what is decided counts its offsets; begin anew with other topics "
+            "what was not decided yet is lost, and what is decided counts its offsets; start over with other topics "
             "(stream.commands.topic, stream.events.topic), or restore it"
         )

@@ -235,7 +235,7 @@ class PartitionDecider:
         batch.values.append(encode_record(Decided(reader.epoch, sourced.offset, ())))
         reader.skip_own(sourced.offset)
 
-    # --- those who have a say
+    # --- approval
 
     async def _approved_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
         """The commands that need approval now, with the verdicts, by the identity of the command."""
@@ -264,7 +264,7 @@ class PartitionDecider:
         except Exception as error:
             return _any(command), _fault(_any(command), sourced, error)
         decision = _decision(state, _any(approved), sourced)
-        assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
+        assert isinstance(decision, Fault) or not decision.consult, "all approvals are there"
         return _any(approved), decision
 
 
@@ -307,7 +307,7 @@ def _needs_approval(state: State, command: TopicCommand) -> bool:
     try:
         return decide(state, _any(command)).consult
     except Exception:
-        return False  # it is passed over when its turn comes
+        return False  # it is skipped when its turn comes
 
 
 def _stamped(command: AnyCommand, last_ms: int) -> AnyCommand:

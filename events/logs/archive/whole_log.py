@@ -90,7 +90,7 @@ class WholeLog:
         while True:
             first = self._start_offset
             found: list[list[range] | None] = [[] for _ in prefixes]
-            if first < stop:  # else all of it is archived, and here are only the traces of what was let go
+            if first < stop:  # else the local index has only remnants of dropped events
                 found = self._read(Database.runs, prefixes, first, max(start, first), stop)
             if first == self._start_offset:
                 return (
@@ -272,7 +272,7 @@ class WholeLog:
 def _archive_of(whole: WholeLog) -> Archive:
     """The archive of a log. Raises LogError."""
     try:
-        from events.logs.archive.archive import Archive  # only who has archived something needs pyarrow
+        from events.logs.archive.archive import Archive  # needs pyarrow, which is optional without an archive
     except ImportError as error:
         raise log.LogError(
             f"{whole.path}: its events below {whole.start_offset} are archived, and reading them takes {error.name}, "
