@@ -12,7 +12,6 @@ A port of a broker that is no longer registered goes to a new broker once no oth
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ from controller.kafka.server.server import KafkaServer
 from controller.serving.listeners import Listening
 from controller.settings.load import SettingsError
 from events.catalog import Endpoint
+from events.files import replacing
 from events.names import BrokerId
 
 FILE = "broker-ports.json"
@@ -162,6 +162,5 @@ def _read(file: Path) -> dict[str, int]:
 
 
 def _write(file: Path, ports: Mapping[str, int]) -> None:
-    beside = file.with_suffix(".new")
-    beside.write_bytes(msgspec.json.encode(ports))
-    os.replace(beside, file)
+    with replacing(file) as unfinished:
+        unfinished.write(msgspec.json.encode(ports))
