@@ -299,7 +299,7 @@ def test_a_gateway_that_has_lost_kafka_says_so_and_recovers(tmp_path: Path) -> N
         kafka.process.popen.send_signal(signal.SIGSTOP)
         try:
             until("it is not ready", lambda: not _ready(gateway))
-            assert "Kafka has not taken" in get(gateway, "/health/ready", 503)["reason"]
+            assert "does not receive its own heartbeats" in get(gateway, "/health/ready", 503)["reason"]
             # An announcement that Kafka has still given back may come late: what is put then may arrive in the end.
             until("what is requested is not put", lambda: _refused_at_once(gateway.kafka, refused))
             assert described(gateway.kafka, "before") == 0, "what is known is still shown"
