@@ -350,7 +350,7 @@ recover {place} --data {day}                | is there, and not empty: name a fo
 recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
 recover {place} --data {new} --at 1999-01-01| has no event at that moment
 recover {new} --data {new}                  | holds no archive
-recover http://a/b --data {new}             | is no place for an archive
+recover http://a/b --data {new}             | is not a place for an archive
 recover s3://a:b@c --data {new}             | may hold a secret
 backup {place} --data {new}                 | does not exist
 backup {place} --data {place}               | holds no log

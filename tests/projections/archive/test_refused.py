@@ -240,14 +240,14 @@ def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> Non
 
 BAD_PLACES = """
                                      | is not a place for an archive: use a folder, s3://
-http://host/path                     | is no place for an archive
-file://host/path                     | is no place for an archive
-s3://                                | is no place for an archive
-s3:///path                           | is no place for an archive
-s3://bucket/a/../b                   | is no place for an archive
-s3://[bucket/path                    | is no place for an archive
-ftp://bucket/a?x=secret              | 'ftp://bucket/a' is no place for an archive
-ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is no place for an archive
+http://host/path                     | is not a place for an archive
+file://host/path                     | is not a place for an archive
+s3://                                | is not a place for an archive
+s3:///path                           | is not a place for an archive
+s3://bucket/a/../b                   | is not a place for an archive
+s3://[bucket/path                    | is not a place for an archive
+ftp://bucket/a?x=secret              | 'ftp://bucket/a' is not a place for an archive
+ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is not a place for an archive
 s3://AKIA:secret@bucket/a            | before @ in the URL of an archive may hold a secret: give credentials in the env
 s3://secret@bucket/a                 | before @
 gs://user:secret@bucket              | before @
