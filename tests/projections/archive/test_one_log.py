@@ -81,11 +81,11 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     with look(cut.path) as seen:
         for log in (cut, seen, cut):
             assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key))
-            assert len(kept._kept) == 2
-        owners = {owner for owner, _ in kept._kept}
+            assert len(kept._entries) == 2
+        owners = {owner for owner, _ in kept._entries}
         assert owners == {cut.archive._owner}, "those of the log that was read last"
     cut.archive.close()
-    assert not kept._kept
+    assert not kept._entries
 
 
 @pytest.mark.parametrize("after", range(1, 12))
