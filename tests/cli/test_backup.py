@@ -19,7 +19,7 @@ from controller.cli.main import main
 from controller.cli.work.backup import MARK
 from events.codec import decode_event
 from events.logs.archive import segment
-from events.logs.archive.manifest import NOTED, archive_status, history_of
+from events.logs.archive.manifest import ARCHIVE_KEY, archive_status, history_of
 from events.logs.archive.segment import GROUP
 from events.logs.log import Commit, Entry
 from events.logs.snapshots import open_snapshot, snapshot_offsets, store_snapshot
@@ -47,7 +47,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
 def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
     """The events of a log, and its state but for what it says of its archive."""
     with closing(open_log(folder)) as log:
-        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(NOTED)}
+        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(ARCHIVE_KEY)}
 
 
 def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
