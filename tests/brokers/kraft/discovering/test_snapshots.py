@@ -14,10 +14,10 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
-from events.external_decision import skipped_snapshot
+from events.followed import skipped_snapshot
 from tests.brokers.kraft.discovering.following import Follower
 from tests.brokers.kraft.discovering.kafka_walks import Batch, walks
-from tests.brokers.kraft.discovering.story import ORDERS, batches, change, config, external_decision, partition
+from tests.brokers.kraft.discovering.story import ORDERS, batches, change, config, followed, partition
 
 
 def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Event]:
@@ -50,7 +50,7 @@ def test_a_voter_that_was_away_is_where_one_is_that_was_not(walked: tuple[Batch,
 
 
 def test_nothing_that_changed_is_nothing_but_that_it_is_not_known() -> None:
-    follower = external_decision()
+    follower = followed()
     assert take_snapshot(follower, follower.image, follower.offset + 5) == [
         HistorySkipped(follower.offset - 5, follower.offset, 8, "it was away")
     ]
@@ -79,7 +79,7 @@ def test_a_record_that_does_not_fit_is_named_and_all_else_is_taken(misfit: bytes
 
 
 def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    follower = external_decision()
+    follower = followed()
     skipped = HistorySkipped(137, 140, 8, "it was away")
 
     def slices() -> int:
@@ -102,7 +102,7 @@ def test_a_slice_is_taken_after_so_many_steps(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) -> None:
-    follower = external_decision()
+    follower = followed()
     follower.image.apply(record)
     take_snapshot(follower, follower.image, 200)
     assert follower.unfoldable == why
@@ -110,17 +110,17 @@ def test_what_cannot_be_said_is_named(record: kinds.MetadataRecord, why: str) ->
 
 
 def test_configs_that_kafka_keeps_of_a_deleted_topic_are_passed_over() -> None:
-    follower = external_decision()
+    follower = followed()
     follower.image.apply(config(2, "nothing", "retention.ms", "1"))
     events = take_snapshot(follower, follower.image, 200)
     assert ([type(event) for event in events], follower.unfoldable) == (
         [HistorySkipped],
-        external_decision().unfoldable,
+        followed().unfoldable,
     )
 
 
 def test_partitions_that_are_gone_are_said_with_the_whole_topic() -> None:
-    follower = external_decision()
+    follower = followed()
     del follower.image.partitions[ORDERS][3]
     events = take_snapshot(follower, follower.image, 200)
     assert [type(event) for event in events] == [HistorySkipped, TopicDiscovered]
