@@ -14,7 +14,7 @@ from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Event, HistorySkipped, TopicDiscovered
-from events.followed import skipped_snapshot
+from events.external_decision import skipped_snapshot
 from tests.brokers.kraft.discovering.following import Follower
 from tests.brokers.kraft.discovering.kafka_walks import Batch, walks
 from tests.brokers.kraft.discovering.story import ORDERS, batches, change, config, followed, partition
