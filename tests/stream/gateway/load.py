@@ -45,7 +45,7 @@ class Unexpected(Exception):
 
 
 @dataclass
-class RequiredTopics:
+class Wanted:
     """What a client was answered about one of its topics."""
 
     name: str
@@ -58,7 +58,7 @@ class RequiredTopics:
 class ClientReport:
     """What a client requested, what it found wrong, and how long it took to find another gateway, in seconds."""
 
-    topics: list[RequiredTopics] = field(default_factory=list)
+    topics: list[Wanted] = field(default_factory=list)
     answers: int = 0
     again: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class GatewayClient(threading.Thread):
         return self.report
 
     def _live(self, name: str, *, grow: bool, delete: bool) -> None:
-        topic, admin = RequiredTopics(name), self._admin
+        topic, admin = Wanted(name), self._admin
         wanted = NewTopic(name, PARTITIONS, 2)
         self._until_answered(
             f"create {name}",
