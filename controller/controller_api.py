@@ -27,8 +27,8 @@ from controller.machine.state import Broker, Cluster, Topic
 from controller.policy.in_force import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
-from projections.shown.quorum_types import QuorumShape
 from projections.store.store import TopicReader
+from projections.views.quorum_types import QuorumShape
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000

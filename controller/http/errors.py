@@ -24,9 +24,9 @@ from events.logs.log import LogError
 from projections.queries.listing import BadPlace
 from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, QueryClosed
-from projections.shown import to_json
-from projections.shown.json_types import ErrorShape, ProblemShape
 from projections.store.tree import TreeBehind
+from projections.views import to_json
+from projections.views.json_types import ErrorShape, ProblemShape
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]

@@ -17,8 +17,8 @@ from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.listing import Listing, Place, cursor_of, listing
 from projections.queries.query import Questions
-from projections.shown import to_json
-from projections.shown.json_types import EventShape
+from projections.views import to_json
+from projections.views.json_types import EventShape
 
 FOLLOWERS_MAX = 64  # each holds a connection and a queue
 OF_ONE_MAX = FOLLOWERS_MAX // 2  # of one address, so that there is room for others

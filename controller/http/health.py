@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 
 from controller.controller_api import ControllerApi
 from controller.http.metrics import CONTENT_TYPE, Metrics
-from projections.shown.json_types import HealthShape
+from projections.views.json_types import HealthShape
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
 """What is for everybody at any time: whoever restarts a service has no password, and comes when it is busy."""

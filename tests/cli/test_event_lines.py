@@ -12,7 +12,7 @@ import pytest
 from controller.cli.reads import bursts
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
 from controller.cli.terminal.printing import Look
-from projections.shown.json_types import CauseShape, EventShape
+from projections.views.json_types import CauseShape, EventShape
 
 AT = "2026-07-17T10:00:00.000Z"
 

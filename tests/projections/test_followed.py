@@ -10,12 +10,12 @@ from events.followed import FOLLOW, Followed, followed, skipped_to
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.query import Query, Questions
-from projections.shown.from_log import request as shown_request
-from projections.shown.lines import explanation
-from projections.shown.to_json import event as shown_event
-from projections.shown.to_json import explanation as shown_explanation
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from projections.views.from_log import request as shown_request
+from projections.views.lines import explanation
+from projections.views.to_json import event as shown_event
+from projections.views.to_json import explanation as shown_explanation
 from projections.words.explain import explain
 from tests.events.golden import FOLLOWED, history
 

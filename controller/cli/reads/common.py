@@ -23,7 +23,7 @@ from controller.cli.terminal.usage import WRONG, complain
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.shown.json_types import ErrorShape
+    from projections.views.json_types import ErrorShape
 
 DONE, FOUND = 0, 1
 PAGE = 1000

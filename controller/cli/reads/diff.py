@@ -14,7 +14,7 @@ from controller.cli.terminal.tables import Marked
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.shown.difference_types import (
+    from projections.views.difference_types import (
         ClusterDifferenceShape,
         DifferenceShape,
         TopicDifferenceShape,
@@ -55,7 +55,7 @@ def _is_different(cluster: ClusterDifferenceShape | None) -> bool:
 
 
 def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceShape], look: Look) -> Iterator[str]:
-    from projections.shown.lines import when
+    from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:

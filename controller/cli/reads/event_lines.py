@@ -18,8 +18,8 @@ import msgspec
 from controller.cli.reads.bursts import bursts
 from controller.cli.terminal.printing import Look, as_json, as_yaml, look
 from controller.cli.terminal.tables import harmless, painted
-from projections.shown.json_types import EventShape
-from projections.shown.lines import place
+from projections.views.json_types import EventShape
+from projections.views.lines import place
 from projections.words.wording import many
 
 FOLDED_AT_LEAST = 4

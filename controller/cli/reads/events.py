@@ -16,7 +16,7 @@ from controller.cli.terminal.usage import complain, count, named
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source, Which
-    from projections.shown.json_types import EventShape
+    from projections.views.json_types import EventShape
 
 TAIL_MAX = 100_000
 NO_REQUEST: Final = (

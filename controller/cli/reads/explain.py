@@ -25,7 +25,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _explain(options: argparse.Namespace, source: Source) -> int:
-    from projections.shown import lines
+    from projections.views import lines
 
     chain = source.explain(options.subject, options.at)
     show(options, chain, lambda look: lines.explanation(chain, None if look.wide else look.width), tuple)

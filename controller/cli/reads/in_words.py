@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.terminal.printing import Look
 from controller.cli.terminal.tables import Marked
-from projections.shown import json_types, lines
+from projections.views import json_types, lines
 from projections.words.wording import many
 
 PLAIN = Look()

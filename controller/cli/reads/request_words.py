@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.terminal.printing import Look
 from controller.cli.terminal.tables import Marked
-from projections.shown import json_types, lines, overview_types
+from projections.views import json_types, lines, overview_types
 
 MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": "warning"}
 """How an outcome is shown in colour; any other is good."""

@@ -14,7 +14,7 @@ from controller.cli.terminal.usage import named
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.shown.json_types import AsOfShape, TopicSummary
+    from projections.views.json_types import AsOfShape, TopicSummary
 
 STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["

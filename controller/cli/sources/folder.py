@@ -29,12 +29,12 @@ from events.names import RequestId, TopicId
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
-from projections.shown import from_log, json_types, overview_types, overviews, to_json
-from projections.shown.difference import difference
-from projections.shown.difference_types import DifferenceShape
-from projections.shown.overviews import Window
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
+from projections.views import from_log, json_types, overview_types, overviews, to_json
+from projections.views.difference import difference
+from projections.views.difference_types import DifferenceShape
+from projections.views.overviews import Window
 
 if TYPE_CHECKING:
     from projections.replay.log.secondary import Look

@@ -1,6 +1,6 @@
 """Where the query commands get their answers: a running service over HTTP. `folder` has the other source.
 
-Both give the structs of `projections.shown.json_types`, so what is printed does not depend on where it came from.
+Both give the structs of `projections.views.json_types`, so what is printed does not depend on where it came from.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from controller.cli.sources.http_access import Access, HttpAddress
 from events.logs.heads import Head
 from events.logs.proofs import Proof
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
-from projections.shown import json_types, overview_types
-from projections.shown.difference_types import DifferenceShape
+from projections.views import json_types, overview_types
+from projections.views.difference_types import DifferenceShape
 
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""

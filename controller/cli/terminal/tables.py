@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from projections.shown.harmless import written_out
+from projections.views.harmless import written_out
 
 COLUMN_MIN = 8
 """No column is cut to less, whatever the terminal."""

@@ -34,10 +34,10 @@ from projections.queries.auditing_snapshots import wrong_snapshots
 from projections.queries.moments import iso
 from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
-from projections.shown import to_json
 from projections.store.archived.bases import wrong_state
 from projections.store.refolding import Refold
 from projections.store.store import TopicStore
+from projections.views import to_json
 
 _SHOWN_EVERY = 10_000
 

@@ -15,7 +15,7 @@ import msgspec
 from controller.http.changes import AT_WORK, KEY, KEY_CHARACTERS_MAX, OTHER_WISH
 from controller.http.errors import PROBLEM
 from controller.http.health import OPEN_PATHS
-from projections.shown.json_types import ProblemShape
+from projections.views.json_types import ProblemShape
 
 Operation = dict[str, Any]
 

@@ -16,10 +16,10 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, EventOrder, EventType, From, Limit, To
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
-from projections.shown.difference_types import DifferenceShape
-from projections.shown.json_types import BrokersShape, EventsShape
-from projections.shown.overview_types import BrokerInFullShape
-from projections.shown.quorum_types import QuorumShape
+from projections.views.difference_types import DifferenceShape
+from projections.views.json_types import BrokersShape, EventsShape
+from projections.views.overview_types import BrokerInFullShape
+from projections.views.quorum_types import QuorumShape
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 

@@ -21,8 +21,8 @@ from controller.http.parameters import At
 from controller.http.paths import altering, overviews, writes
 from controller.http.requests import body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.shown.json_types import CreatedShape, ErrorShape
-from projections.shown.overview_types import PoliciesShape
+from projections.views.json_types import CreatedShape, ErrorShape
+from projections.views.overview_types import PoliciesShape
 
 NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")

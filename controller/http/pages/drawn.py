@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from projections.shown.json_types import ExplanationShape, PartitionShape
+from projections.views.json_types import ExplanationShape, PartitionShape
 
 STEPS_SHOWN_MAX = 200
 WIDTH = 1000

@@ -11,8 +11,8 @@ import msgspec
 from controller.http.pages.assets import ADDRESSES
 from controller.release import RELEASE
 from projections.queries.moments import iso
-from projections.shown.json_types import AsOfShape
-from projections.shown.overview_types import TimelineShape
+from projections.views.json_types import AsOfShape
+from projections.views.overview_types import TimelineShape
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
 """Of the picture of when things happened, in units of its own."""

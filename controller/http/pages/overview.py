@@ -13,9 +13,9 @@ from controller.http.parameters import At
 from controller.http.paths import log_heads, overviews, reads
 from events.logs.heads import Head
 from events.logs.log import LogError
-from projections.shown.json_types import BrokersShape
-from projections.shown.overview_types import SummaryShape
 from projections.store.tree import TreeBehind
+from projections.views.json_types import BrokersShape
+from projections.views.overview_types import SummaryShape
 
 _NO_CLUSTER = "Brokers, what waits and all requests are for who may describe the cluster, and this login may not."
 

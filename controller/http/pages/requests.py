@@ -15,8 +15,8 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, From, Limit, To
 from controller.http.paths import overviews, reads
 from controller.http.paths.overviews import Outcome
-from projections.shown.json_types import ExplanationShape, RequestShape
-from projections.shown.overview_types import RequestsShape
+from projections.views.json_types import ExplanationShape, RequestShape
+from projections.views.overview_types import RequestsShape
 
 OUTCOMES = (
     "rejected", "waiting", "timed-out", "failed", "created", "deleted", "partitions-added", "configs-changed", "done",

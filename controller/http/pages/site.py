@@ -31,10 +31,10 @@ from controller.http.permissions import Reader
 from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from projections.queries.query import Questions
-from projections.shown import lines, overviews
-from projections.shown.harmless import written_out
-from projections.shown.json_types import AsOfShape, ProblemShape
-from projections.shown.overviews import Window
+from projections.views import lines, overviews
+from projections.views.harmless import written_out
+from projections.views.json_types import AsOfShape, ProblemShape
+from projections.views.overviews import Window
 
 FOLLOW: Final = "/v1/events/follow"
 """Where pages are sent what happens."""

@@ -19,8 +19,8 @@ from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
-from projections.shown.json_types import ErrorShape, TopicShape, TopicsShape
-from projections.shown.overview_types import TopicConfigsShape, TopicTimelineShape
+from projections.views.json_types import ErrorShape, TopicShape, TopicsShape
+from projections.views.overview_types import TopicConfigsShape, TopicTimelineShape
 
 PARTITIONS_SHOWN_MAX = 100
 FOLDS_SHOWN = 20

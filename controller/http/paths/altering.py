@@ -20,8 +20,8 @@ from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from events.catalog import ConfigOp
 from events.names import BrokerId, TopicName
-from projections.shown import to_json
-from projections.shown.json_types import AlteredShape
+from projections.views import to_json
+from projections.views.json_types import AlteredShape
 
 
 class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

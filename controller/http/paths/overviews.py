@@ -22,12 +22,12 @@ from projections.queries.moments import iso
 from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
 from projections.rows.requests import RequestStatus
-from projections.shown import overview_types as types
-from projections.shown import overviews
-from projections.shown.difference import difference
-from projections.shown.difference_types import DifferenceShape
-from projections.shown.overviews import Window
-from projections.shown.quorum_types import QuorumShape
+from projections.views import overview_types as types
+from projections.views import overviews
+from projections.views.difference import difference
+from projections.views.difference_types import DifferenceShape
+from projections.views.overviews import Window
+from projections.views.quorum_types import QuorumShape
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20

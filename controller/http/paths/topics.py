@@ -27,7 +27,7 @@ from events.names import shard_key
 from projections.queries.listing import Listing, Place, cursor_of
 from projections.queries.live import TopicFilter, WantedStatus, by_age, by_name, glob
 from projections.queries.query import Ends, Questions
-from projections.shown import from_log, json_types
+from projections.views import from_log, json_types
 
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""

@@ -18,8 +18,8 @@ from controller.machine.commands.commands import CreateTopic, DeleteTopic
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment
 from events.names import BrokerId, TopicId, TopicName
-from projections.shown import to_json
-from projections.shown.json_types import CreatedShape, DeletedShape
+from projections.views import to_json
+from projections.views.json_types import CreatedShape, DeletedShape
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 

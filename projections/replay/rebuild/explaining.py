@@ -19,7 +19,7 @@ from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
-from projections.shown import lines, to_json
+from projections.views import lines, to_json
 from projections.words.explain import Explanation, explain
 
 if TYPE_CHECKING:

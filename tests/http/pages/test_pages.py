@@ -10,7 +10,7 @@ import pytest
 from controller.http.pages import negotiating
 from controller.http.pages.assets import ADDRESSES
 from controller.http.pages.frame import Frame
-from projections.shown.json_types import AsOfShape
+from projections.views.json_types import AsOfShape
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
 from tests.http.service import service
 

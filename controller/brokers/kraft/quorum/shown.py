@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from projections.queries.moments import iso
-from projections.shown.quorum_types import QuorumShape, VoterShape
+from projections.views.quorum_types import QuorumShape, VoterShape
 
 
 def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumShape:

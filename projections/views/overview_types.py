@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.policy.in_force import PolicyInForce
-from projections.shown.json_types import AsOfShape, BrokerShape, EventShape
+from projections.views.json_types import AsOfShape, BrokerShape, EventShape
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from projections.shown import json_types, overview_types
+from projections.views import json_types, overview_types
 from projections.words.explain import STEPS_FIRST
 
 

@@ -20,7 +20,7 @@ from projections.rows import topics
 from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.rows.requests import Requested, RequestRow, RequestTopicRow
 from projections.rows.topics import TopicRow
-from projections.shown import json_types
+from projections.views import json_types
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text
 from projections.words.wording import change_in_words, create_in_words, recorded_in_words

@@ -20,10 +20,10 @@ from projections.queries.moments import iso
 from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.queries.timeline import Fold, Span, folds, spans
-from projections.shown import overview_types as types
-from projections.shown import to_json
-from projections.shown.json_types import AsOfShape
 from projections.store.request_index import RULE, IndexedRequest, values_of
+from projections.views import overview_types as types
+from projections.views import to_json
+from projections.views.json_types import AsOfShape
 from projections.words.wording import in_words
 
 DAY_MS = 86_400_000

@@ -7,8 +7,8 @@ from controller.machine.state import BROKERS, Settings, settings_from_pairs
 from events.catalog import Configs, ResourceConfigsChanged
 from projections.queries.backwards import newest_of_cluster
 from projections.queries.query import Query
-from projections.shown import overview_types as types
-from projections.shown import to_json
+from projections.views import overview_types as types
+from projections.views import to_json
 
 
 def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -> types.TopicConfigsShape:

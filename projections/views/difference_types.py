@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from projections.queries.differences import Change
-from projections.shown.json_types import AsOfShape, EventShape
+from projections.views.json_types import AsOfShape, EventShape
 
 
 class ValueShape(msgspec.Struct, frozen=True):
