@@ -229,7 +229,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     from events.codec import EventDecodeError
     from events.logs.log import LogError
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
-    from projections.rows.topics import CannotFold
+    from projections.views.topics import CannotFold
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} goes without --at: {command.without_at}")

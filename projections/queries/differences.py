@@ -21,7 +21,7 @@ from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
 from projections.rows.brokers import BrokerRow, ClusterRow
-from projections.rows.topics import TopicRow
+from projections.views.topics import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """Of a page: how many shard keys it passes, and of how many it looks at the topics, before it ends."""

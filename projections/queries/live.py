@@ -16,8 +16,8 @@ from controller.patterns import Pattern
 from events.names import shard_key
 from projections.queries.listing import Place
 from projections.queries.query import PARTITIONS_PER_SLICE, Questions
-from projections.rows.topics import Status
 from projections.store.store import slice_of
+from projections.views.topics import Status
 
 WantedStatus = Literal[Status, "not-ready"]
 

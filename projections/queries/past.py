@@ -31,8 +31,8 @@ from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.queries.tail import Tail, Tails
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 from projections.store.births import born
+from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_STRETCH = 250
 """How many events are read between two rests."""

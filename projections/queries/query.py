@@ -35,9 +35,9 @@ from projections.queries.past import MayShow, Past, TopicPage
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.rows.brokers import ClusterRow
 from projections.rows.requests import RequestRow, request_row
-from projections.rows.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 
 REST_S = 0.0002
 """Long enough for the writing thread to take the interpreter."""

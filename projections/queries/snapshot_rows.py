@@ -23,8 +23,8 @@ from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName
 from projections.rows.brokers import ClusterRow
-from projections.rows.topics import CreatedBy, TopicRow, bare_row, with_birth
 from projections.store.stored_topics import BESIDE, TOPIC, decode_topic, is_beside, stored_values
+from projections.views.topics import CreatedBy, TopicRow, bare_row, with_birth
 
 CLUSTER_ROW = b"v"
 
@@ -32,7 +32,7 @@ Pair = tuple[bytes, bytes]
 
 
 class Birth(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a row has of the events of the topic's creation; `projections.rows.topics.TopicRow` says what each is."""
+    """What a row has of the events of the topic's creation; `projections.views.topics.TopicRow` says what each is."""
 
     created_offset: Offset
     created_by: CreatedBy | None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from events import access, catalog
 from events.catalog import Endpoint, Recorded
 from events.names import BrokerId, Offset
-from projections.rows.topics import CannotFold
+from projections.views.topics import CannotFold
 
 
 class BrokerRow(msgspec.Struct, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from events import access, catalog
 from events.catalog import Assignment, Recorded, Verdict
 from events.followed import FOLLOW, followed
 from events.names import Offset, RequestId, TopicId, TopicName
-from projections.rows.topics import CannotFold
+from projections.views.topics import CannotFold
 
 REQUEST_TIMED_OUT = 7
 """Kafka's error code."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from projections.rows.topics import Status
+from projections.views.topics import Status
 
 
 class AsOfShape(msgspec.Struct, frozen=True, omit_defaults=True):

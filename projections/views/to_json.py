@@ -16,11 +16,10 @@ from events.names import BrokerId
 from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.moments import iso
 from projections.queries.query import AsOf
-from projections.rows import topics
 from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.rows.requests import Requested, RequestRow, RequestTopicRow
-from projections.rows.topics import TopicRow
-from projections.views import json_types
+from projections.views import json_types, topics
+from projections.views.topics import TopicRow
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text
 from projections.words.wording import change_in_words, create_in_words, recorded_in_words

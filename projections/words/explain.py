@@ -21,7 +21,7 @@ from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.rows.requests import RequestRow, RequestTopicRow, request_row
-from projections.rows.topics import TopicPast, fold_topic, standing
+from projections.views.topics import TopicPast, fold_topic, standing
 from projections.words.because import Because
 from projections.words.names import error_name
 from projections.words.wording import many, recorded_in_words

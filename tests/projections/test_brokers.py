@@ -10,7 +10,7 @@ from controller.machine.state import DictTopics, State
 from events.catalog import BrokerFenced, BrokerUnregistered, Cause, Recorded, TopicReady
 from events.names import BrokerId, Offset, RequestId, TopicName
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import CannotFold
+from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
 from tests.machine.walks import Walk, walked, walks
 

@@ -7,7 +7,7 @@ import pytest
 from events.catalog import Cause, CreateAnswered, Recorded, TopicReady
 from events.names import Offset, RequestId, TopicName
 from projections.rows.requests import RequestRow, fold_request_topic, request_row
-from projections.rows.topics import CannotFold
+from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
 
 # given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait

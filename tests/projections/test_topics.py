@@ -19,7 +19,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName
-from projections.rows.topics import (
+from projections.views.topics import (
     NO_PAST,
     CannotFold,
     TopicPast,
