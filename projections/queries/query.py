@@ -34,9 +34,9 @@ from projections.queries.moments import BadMoment, end_at, iso, parse_moment, ti
 from projections.queries.past import MayShow, Past, TopicPage
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.rows.brokers import ClusterRow
-from projections.rows.requests import RequestRow, request_row
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.views.requests import RequestRow, request_row
 from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 
 REST_S = 0.0002

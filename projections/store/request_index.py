@@ -50,7 +50,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A request in short. `outcomes` counts its topics by how they fare (`projections.rows.requests.RequestStatus`;
+    """A request in short. `outcomes` counts its topics by how they fare (`projections.views.requests.RequestStatus`;
     `done` for a request that concerns no topic), `rules` are those that refused some of them."""
 
     request_id: str

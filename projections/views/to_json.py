@@ -17,8 +17,8 @@ from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.moments import iso
 from projections.queries.query import AsOf
 from projections.rows.brokers import BrokerRow, ClusterRow
-from projections.rows.requests import Requested, RequestRow, RequestTopicRow
 from projections.views import json_types, topics
+from projections.views.requests import Requested, RequestRow, RequestTopicRow
 from projections.views.topics import TopicRow
 from projections.words.explain import Explanation, Step
 from projections.words.names import error_word, topic_id_text

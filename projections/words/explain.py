@@ -20,7 +20,7 @@ from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, Topic
 from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
-from projections.rows.requests import RequestRow, RequestTopicRow, request_row
+from projections.views.requests import RequestRow, RequestTopicRow, request_row
 from projections.views.topics import TopicPast, fold_topic, standing
 from projections.words.because import Because
 from projections.words.names import error_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Cause, Event, Recorded, ResourceConfigsChanged
 from events.names import Offset, RequestId
-from projections.rows.requests import request_row
+from projections.views.requests import request_row
 from projections.words.wording import in_words
 
 ID = RequestId("r1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from projections.rows.requests import request_row
+from projections.views.requests import request_row
 from projections.views.topics import NO_PAST, TopicPast, fold_topic
 from tests.events.golden import history
 from tests.machine.rig import topics_of

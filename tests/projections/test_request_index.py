@@ -16,10 +16,10 @@ from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter, requests_page
-from projections.rows.requests import request_row
 from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
 from projections.store.store import TopicStore
+from projections.views.requests import request_row
 from tests.events.golden import HISTORIES, history
 from tests.projections.logs import story
 

@@ -6,7 +6,7 @@ import pytest
 
 from events.catalog import Cause, CreateAnswered, Recorded, TopicReady
 from events.names import Offset, RequestId, TopicName
-from projections.rows.requests import RequestRow, fold_request_topic, request_row
+from projections.views.requests import RequestRow, fold_request_topic, request_row
 from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
 

@@ -21,13 +21,13 @@ from projections.queries.counting import Counted
 from projections.queries.moments import iso
 from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
-from projections.rows.requests import RequestStatus
 from projections.views import overview_types as types
 from projections.views import overviews
 from projections.views.difference import difference
 from projections.views.difference_types import DifferenceShape
 from projections.views.overviews import Window
 from projections.views.quorum_types import QuorumShape
+from projections.views.requests import RequestStatus
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20

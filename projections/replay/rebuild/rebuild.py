@@ -36,7 +36,7 @@ from projections.replay.spark.folding import Row, Stored, cluster_events, fold_s
 from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import fold_packs, packs_frame
 from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.requests import RequestTopicRow, fold_request_topic
+from projections.views.requests import RequestTopicRow, fold_request_topic
 from projections.words.names import error_word
 from projections.words.wording import many
 
@@ -58,7 +58,7 @@ REQUESTS = pa.schema(
         ("last_offset", pa.int64()),
     ]
 )
-"""One row for each topic of a request; see `projections.rows.requests` for what `status` can be."""
+"""One row for each topic of a request; see `projections.views.requests` for what `status` can be."""
 
 BROKERS = pa.schema(
     [

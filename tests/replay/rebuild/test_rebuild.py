@@ -46,9 +46,9 @@ from projections.replay.rebuild.rebuild import (
     run_rebuild,
 )
 from projections.replay.spark.folding import Stored, fold_shards, shards_frame
-from projections.rows.requests import request_row
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
+from projections.views.requests import request_row
 from projections.words.names import topic_id_text
 from tests.events import golden
 from tests.machine.rig import fold

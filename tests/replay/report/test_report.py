@@ -18,7 +18,7 @@ from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Held, Report
 from projections.replay.report.queries import gather
 from projections.replay.report.report import run_report
-from projections.rows.requests import RequestRow, request_row
+from projections.views.requests import RequestRow, request_row
 from projections.words.names import error_name
 from tests.machine.rig import fold, topics_of
 from tests.replay.redecide.test_redecide import find, without
