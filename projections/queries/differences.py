@@ -20,7 +20,7 @@ from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
-from projections.rows.brokers import BrokerRow, ClusterRow
+from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.topics import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000

@@ -30,8 +30,8 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.queries.tail import Tail, Tails
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.store.births import born
+from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_STRETCH = 250

@@ -33,9 +33,9 @@ from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.queries.past import MayShow, Past, TopicPage
 from projections.queries.snapshot_rows import Pair, with_rows
-from projections.rows.brokers import ClusterRow
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestRow, request_row
 from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 

@@ -22,8 +22,8 @@ from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName
-from projections.rows.brokers import ClusterRow
 from projections.store.stored_topics import BESIDE, TOPIC, decode_topic, is_beside, stored_values
+from projections.views.brokers import ClusterRow
 from projections.views.topics import CreatedBy, TopicRow, bare_row, with_birth
 
 CLUSTER_ROW = b"v"

@@ -16,8 +16,8 @@ from events.names import BrokerId
 from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.moments import iso
 from projections.queries.query import AsOf
-from projections.rows.brokers import BrokerRow, ClusterRow
 from projections.views import json_types, topics
+from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.requests import Requested, RequestRow, RequestTopicRow
 from projections.views.topics import TopicRow
 from projections.words.explain import Explanation, Step

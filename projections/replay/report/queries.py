@@ -22,7 +22,7 @@ from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.rebuild.rebuild import rebuilt_cluster, rebuilt_topics
 from projections.replay.report import data
 from projections.replay.spark.source import events_frame
-from projections.rows.brokers import ClusterRow
+from projections.views.brokers import ClusterRow
 from projections.words.names import error_name
 
 EXAMPLES_MAX = 3
