@@ -25,7 +25,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from controller.release import RELEASE
-from projections.words.names import error_word
+from projections.text.names import error_word
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 

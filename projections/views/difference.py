@@ -12,10 +12,10 @@ from projections.queries.differences import (
 )
 from projections.queries.past import MayShow
 from projections.queries.query import Questions, everything
+from projections.text.access_words import acls_in_words
 from projections.views import difference_types as types
 from projections.views import to_json
 from projections.views.brokers import BrokerRow
-from projections.words.access_words import acls_in_words
 
 
 def difference(

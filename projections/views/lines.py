@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
+from projections.text.explain import STEPS_FIRST
 from projections.views import json_types, overview_types
-from projections.words.explain import STEPS_FIRST
 
 
 def when(as_of: json_types.AsOfShape) -> str:

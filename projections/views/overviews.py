@@ -21,10 +21,10 @@ from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.queries.timeline import Fold, Span, folds, spans
 from projections.store.request_index import RULE, IndexedRequest, values_of
+from projections.text.wording import in_words
 from projections.views import overview_types as types
 from projections.views import to_json
 from projections.views.json_types import AsOfShape
-from projections.words.wording import in_words
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10

@@ -16,13 +16,13 @@ from events.names import BrokerId
 from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.moments import iso
 from projections.queries.query import AsOf
+from projections.text.explain import Explanation, Step
+from projections.text.names import error_word, topic_id_text
+from projections.text.wording import change_in_words, create_in_words, recorded_in_words
 from projections.views import json_types, topics
 from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.requests import Requested, RequestRow, RequestTopicRow
 from projections.views.topics import TopicRow
-from projections.words.explain import Explanation, Step
-from projections.words.names import error_word, topic_id_text
-from projections.words.wording import change_in_words, create_in_words, recorded_in_words
 
 Live = Collection[BrokerId]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from controller.cli.reads.request_words import mark_of
+from projections.text.explain import STEPS_FIRST
 from projections.views import lines as in_lines
 from projections.views.json_types import CauseShape, ExplanationShape, StepShape
-from projections.words.explain import STEPS_FIRST
 from tests.cli.commands import Run, columns
 
 

@@ -8,7 +8,7 @@ from events.catalog import Cause, Recorded, ResourceConfigsChanged
 from events.codec import encode_event
 from events.hiding import value_without_secrets, without_secrets
 from events.names import Offset, RequestId
-from projections.words.wording import in_words
+from projections.text.wording import in_words
 
 ID = RequestId("q")
 

@@ -12,7 +12,7 @@ import pytest
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries import query
-from projections.words.names import topic_id_text
+from projections.text.names import topic_id_text
 from tests.http.service import Service, service
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Cause, Event, Recorded, ResourceConfigsChanged
 from events.names import Offset, RequestId
+from projections.text.wording import in_words
 from projections.views.requests import request_row
-from projections.words.wording import in_words
 
 ID = RequestId("r1")
 ACL = Acl(2, 3, "pay.orders", "User:bob", "*", 3, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.access import AsksRefused
-from projections.words.wording import in_words
+from projections.text.wording import in_words
 from tests.projections.logs import story
 
 WORDS = [

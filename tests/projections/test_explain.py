@@ -9,9 +9,9 @@ from hypothesis import given as drawn
 
 from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
 from projections.queries.query import NotThere
-from projections.words import explain as module
-from projections.words.explain import Explanation, explain
-from projections.words.wording import in_words
+from projections.text import explain as module
+from projections.text.explain import Explanation, explain
+from projections.text.wording import in_words
 from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command

@@ -12,11 +12,11 @@ from events.names import RequestId
 from projections.queries.query import Query, Questions
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from projections.text.explain import explain
 from projections.views.from_log import request as shown_request
 from projections.views.lines import explanation
 from projections.views.to_json import event as shown_event
 from projections.views.to_json import explanation as shown_explanation
-from projections.words.explain import explain
 from tests.events.golden import FOLLOWED, history
 
 

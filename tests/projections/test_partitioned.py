@@ -15,7 +15,7 @@ from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import Counts, TopicStore
-from projections.words.explain import explain
+from projections.text.explain import explain
 from tests.projections.logs import kept, questions_of, story
 
 PARTITIONS = 3

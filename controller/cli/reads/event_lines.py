@@ -18,9 +18,9 @@ import msgspec
 from controller.cli.reads.bursts import bursts
 from controller.cli.terminal.printing import Look, as_json, as_yaml, look
 from controller.cli.terminal.tables import harmless, painted
+from projections.text.wording import many
 from projections.views.json_types import EventShape
 from projections.views.lines import place
-from projections.words.wording import many
 
 FOLDED_AT_LEAST = 4
 """So many changes of partitions in a row become one line."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.terminal.printing import Look
 from controller.cli.terminal.tables import Marked
+from projections.text.wording import many
 from projections.views import json_types, lines
-from projections.words.wording import many
 
 PLAIN = Look()
 

@@ -30,7 +30,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.words.wording import many
+from projections.text.wording import many
 
 
 def adopt(options: argparse.Namespace) -> int:

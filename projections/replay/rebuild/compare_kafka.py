@@ -48,7 +48,7 @@ from projections.replay.spark.folding import cluster_events
 from projections.replay.spark.source import events_frame
 from projections.store.store import TopicStore
 from projections.store.stored_topics import encode_topic, stored_values
-from projections.words.names import topic_id_bytes
+from projections.text.names import topic_id_bytes
 
 PARTED_MAX = 500
 """Of so many topics that differ it is found out where they part."""

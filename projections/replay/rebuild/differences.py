@@ -19,8 +19,8 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.folded_topics import state_hash
 from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
-from projections.words.names import topic_id_text
-from projections.words.wording import in_words, many
+from projections.text.names import topic_id_text
+from projections.text.wording import in_words, many
 
 HASH_SHOWN = 16
 

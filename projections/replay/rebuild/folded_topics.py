@@ -19,7 +19,7 @@ from projections.replay.spark.folding import Row, Stored
 from projections.replay.spark.packed import Pack
 from projections.replay.spark.snapshot_packs import begun
 from projections.store.stored_topics import decode_topic, encode_topic
-from projections.words.names import topic_id_text
+from projections.text.names import topic_id_text
 
 TOPICS = pa.schema(
     [

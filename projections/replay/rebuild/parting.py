@@ -22,7 +22,7 @@ from events import catalog
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.names import ShardKey
-from projections.words.wording import in_words
+from projections.text.wording import in_words
 
 _ENDS = catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
 UNEXPLAINED = "no event of the log explains what the live side has"

@@ -35,10 +35,10 @@ from projections.replay.rebuild.folded_topics import TOPICS, topics_of_share
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import fold_packs, packs_frame
+from projections.text.names import error_word
+from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.requests import RequestTopicRow, fold_request_topic
-from projections.words.names import error_word
-from projections.words.wording import many
 
 REQUESTS = pa.schema(
     [

@@ -40,7 +40,7 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
 from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
-from projections.words.wording import many
+from projections.text.wording import many
 
 EXAMPLES_MAX = 3  # of each count
 MORE = "`topicwright replay redecide` shows more"

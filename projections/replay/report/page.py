@@ -17,7 +17,7 @@ from projections.queries.moments import iso
 from projections.replay.log.log_ref import as_of
 from projections.replay.report import figures
 from projections.replay.report.data import OUTCOMES, CheckResult, Held, Report, Waits
-from projections.words.wording import many
+from projections.text.wording import many
 
 BROKERS_BESIDE_WAITS = 8
 """With more brokers than this their picture takes the whole width."""

@@ -37,7 +37,7 @@ from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import stretch_root
-from projections.words.explain import explain
+from projections.text.explain import explain
 from tests.projections.archive.archives import (
     STRETCH,
     WRITER,

@@ -17,8 +17,8 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import excerpt, explained, run_explain
+from projections.text.explain import Explanation, explain
 from projections.views import lines, to_json
-from projections.words.explain import Explanation, explain
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import query_of, questions_of, story
 from tests.projections.test_explain import LIFE

@@ -48,8 +48,8 @@ from projections.replay.rebuild.rebuild import (
 from projections.replay.spark.folding import Stored, fold_shards, shards_frame
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
+from projections.text.names import topic_id_text
 from projections.views.requests import request_row
-from projections.words.names import topic_id_text
 from tests.events import golden
 from tests.machine.rig import fold
 from tests.replay.history import BORN_MS

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from events.access import Acl, AsksRefused, QuotaEntity, QuotasChanged
-from projections.words.names import error_name
+from projections.text.names import error_name
 
 RESOURCE_TYPES: Final[Mapping[int, str]] = {
     2: "Topic",

@@ -20,11 +20,11 @@ from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, Topic
 from events.followed import FOLLOW, followed
 from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
+from projections.text.because import Because
+from projections.text.names import error_name
+from projections.text.wording import many, recorded_in_words
 from projections.views.requests import RequestRow, RequestTopicRow, request_row
 from projections.views.topics import TopicPast, fold_topic, standing
-from projections.words.because import Because
-from projections.words.names import error_name
-from projections.words.wording import many, recorded_in_words
 
 STEPS_FIRST, STEPS_LAST = 100, 400
 """Of a longer chain only this many steps at its beginning and at its end are shown."""

@@ -10,8 +10,8 @@ from events.catalog import Event, Partition, Recorded
 from events.followed import followed
 from events.hiding import shown_configs
 from events.names import is_placeholder
-from projections.words.access_words import acls_in_words, quotas_in_words, refusals_in_words
-from projections.words.names import error_name
+from projections.text.access_words import acls_in_words, quotas_in_words, refusals_in_words
+from projections.text.names import error_name
 
 PARTITIONS_SHOWN_MAX = 6
 """How many partitions are named one by one."""

@@ -19,7 +19,7 @@ from events import catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import BrokerId, TopicName
 from projections.queries.query import Query
-from projections.words.wording import in_words
+from projections.text.wording import in_words
 
 _REVIEW = "ReviewTopics"
 _REPORT = "AlterPartition"
