@@ -22,9 +22,9 @@ from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.listing import BadPlace
-from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.store.tree import TreeBehind
+from projections.text.moments import BadMoment
 from projections.views import to_json
 from projections.views.json_types import ErrorShape, ProblemShape
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from litestar.params import QueryParameter
 
 from events.catalog import EVENT_TYPES
-from projections.queries.moments import OFFSET_END, SYNTAX
+from projections.text.moments import OFFSET_END, SYNTAX
 
 LIMIT_MAX = 1000
 """Of topics, events or requests in a page."""

@@ -12,8 +12,8 @@ from heapq import merge
 import msgspec
 
 from events.catalog import Recorded
-from projections.queries.moments import OFFSET_END, TEXT_SHOWN_MAX
 from projections.queries.query import BYTES_PER_PAGE, Query, Questions
+from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
 
 DIGITS = len(str(OFFSET_END))
 EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time

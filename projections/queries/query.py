@@ -30,11 +30,11 @@ from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.queries.past import MayShow, Past, TopicPage
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestRow, request_row
 from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
@@ -116,7 +116,7 @@ class Query:
     # --- moments
 
     def end(self, at: str | None = None) -> int:
-        """The end of the state at a moment (see `projections.queries.moments`; None is now). Raises BadMoment."""
+        """The end of the state at a moment (see `projections.text.moments`; None is now). Raises BadMoment."""
         return self.log.durable_offset if at is None else end_at(self.log, parse_moment(at))
 
     def as_of(self, end: int) -> AsOf:

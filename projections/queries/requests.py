@@ -15,7 +15,6 @@ import msgspec
 from msgspec.structs import replace
 
 from projections.queries.listing import Place
-from projections.queries.moments import end_at, parse_moment
 from projections.queries.past import EVENTS_PER_STRETCH
 from projections.queries.query import Ends, Query, Questions
 from projections.store.request_index import (
@@ -29,6 +28,7 @@ from projections.store.request_index import (
     newest_requests,
     request_until,
 )
+from projections.text.moments import end_at, parse_moment
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 LOOKED_AT_MAX = 20_000

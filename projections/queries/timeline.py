@@ -11,8 +11,8 @@ import msgspec
 from events.catalog import Recorded, TopicCreated, TopicReady
 from events.logs.log import EventLog
 from projections.queries.backwards import newest_of_topic
-from projections.queries.moments import end_at, time_at
 from projections.queries.query import Ends, Query, Questions
+from projections.text.moments import end_at, time_at
 
 EVENTS_PER_PAGE_MAX = 2000
 """Of a topic's timeline: how many events a page looks at before it ends."""

@@ -18,9 +18,9 @@ import msgspec
 
 from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.followed import FOLLOW, followed
-from projections.queries.moments import iso
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.because import Because
+from projections.text.moments import iso
 from projections.text.names import error_name
 from projections.text.wording import many, recorded_in_words
 from projections.views.requests import RequestRow, RequestTopicRow, request_row

@@ -16,11 +16,11 @@ from events.names import BrokerId
 from projections.queries.backwards import newest_of_broker
 from projections.queries.counting import Counted, counted_at
 from projections.queries.listing import Listing, cursor_of
-from projections.queries.moments import iso
 from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.queries.timeline import Fold, Span, folds, spans
 from projections.store.request_index import RULE, IndexedRequest, values_of
+from projections.text.moments import iso
 from projections.text.wording import in_words
 from projections.views import overview_types as types
 from projections.views import to_json

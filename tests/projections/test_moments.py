@@ -11,7 +11,7 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 # what is written | the offset, or the time in ms since the epoch
 WRITTEN = """

@@ -138,7 +138,7 @@ def _filter(options: argparse.Namespace) -> Callable[[EventShape], bool]:
 
 def _ms(moment: str) -> int | None:
     """A time in ms since the epoch; None for an offset."""
-    from projections.queries.moments import parse_moment
+    from projections.text.moments import parse_moment
 
     parsed = parse_moment(moment)
     return None if isinstance(parsed, int) else round(parsed.timestamp() * 1000)

@@ -47,7 +47,7 @@ def _iso(moment: datetime) -> str:
 
 def moment(text: str) -> str:
     """A point in time or an offset, for a log to read. Raises ArgumentTypeError."""
-    from projections.queries.moments import BadMoment, parse_moment
+    from projections.text.moments import BadMoment, parse_moment
 
     try:
         given = absolute(text, datetime.now().astimezone()) or text  # noqa: TID251 - the terminal's zone

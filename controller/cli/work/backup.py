@@ -27,7 +27,7 @@ from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Rec
 from events.codec import EventDecodeError
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.moments import iso, parse_moment
+from projections.text.moments import iso, parse_moment
 
 UNFINISHED = ".unfinished"
 MARK = "made-by-topicwright-recover"

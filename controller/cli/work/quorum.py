@@ -19,7 +19,7 @@ from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
-from projections.queries.moments import iso
+from projections.text.moments import iso
 
 REFUSED = 1
 

@@ -31,12 +31,12 @@ from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, r
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
 from projections.queries.auditing_snapshots import wrong_snapshots
-from projections.queries.moments import iso
 from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
 from projections.store.archived.bases import wrong_state
 from projections.store.refolding import Refold
 from projections.store.store import TopicStore
+from projections.text.moments import iso
 from projections.views import to_json
 
 _SHOWN_EVERY = 10_000

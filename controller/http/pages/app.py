@@ -14,8 +14,8 @@ from controller.http.form.packing import note_wish
 from controller.http.pages import assets, brokers, changes, overview, requests, topics
 from controller.http.pages.site import Site, template_engine
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
-from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic
+from projections.text.moments import BadMoment
 
 _PAGES = (
     overview.overview,

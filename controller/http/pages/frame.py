@@ -10,7 +10,7 @@ import msgspec
 
 from controller.http.pages.assets import ADDRESSES
 from controller.release import RELEASE
-from projections.queries.moments import iso
+from projections.text.moments import iso
 from projections.views.json_types import AsOfShape
 from projections.views.overview_types import TimelineShape
 

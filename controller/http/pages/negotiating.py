@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from projections.queries.moments import iso
+from projections.text.moments import iso
 
 ASSETS: Final = "/assets/"
 PROGRAMS_ONLY: Final = ("/openapi", "/health/", "/metrics", "/log/", "/simulated/", "/events/follow")

@@ -18,11 +18,11 @@ import msgspec
 
 from events.logs.archive.manifest import noted
 from events.logs.log import LogError
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
 from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, end_at_time, scan
 from projections.replay.log.secondary import Look, look
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 
 class LogRef(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ def read_through(ref: Ref) -> str | None:
 
 
 def end_of(log: Look, at: str | None) -> int:
-    """The end of the state at a moment (see `projections.queries.moments`); None is the newest event.
+    """The end of the state at a moment (see `projections.text.moments`); None is the newest event.
 
     Raises ReplayError for text that is not a valid point in time, an offset that the log has not reached, and a time
     before its first event.

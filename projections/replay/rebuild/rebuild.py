@@ -26,7 +26,6 @@ from events import catalog
 from events.codec import decode_event
 from events.followed import FOLLOW
 from events.names import TopicName
-from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
@@ -35,6 +34,7 @@ from projections.replay.rebuild.folded_topics import TOPICS, topics_of_share
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import fold_packs, packs_frame
+from projections.text.moments import iso
 from projections.text.names import error_word
 from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster

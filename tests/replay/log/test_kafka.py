@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.names import shard_key
-from projections.queries.moments import iso
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import exported, run_export
@@ -26,6 +25,7 @@ from projections.replay.redecide.redecide import run_redecide
 from projections.replay.report.report import run_report
 from projections.replay.spark.columns import COLUMNS
 from projections.replay.spark.source import events_frame
+from projections.text.moments import iso
 from tests.machine.audit.planted import at, changed, without
 from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
 from tests.replay.written import read as events_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
-from projections.queries.moments import iso
+from projections.text.moments import iso
 from projections.views.quorum_types import QuorumShape, VoterShape
 
 
