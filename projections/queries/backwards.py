@@ -14,7 +14,7 @@ from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.listing import Listed, Listing, Place
 from projections.queries.past import EVENTS_PER_STRETCH
 from projections.queries.query import BYTES_PER_PAGE, Query
-from projections.store.births import BIRTH_TYPES, birth_offsets
+from projections.store.creation_index import BIRTH_TYPES, birth_offsets
 
 STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
 """Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""

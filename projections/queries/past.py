@@ -5,7 +5,7 @@ Method. A snapshot (`events.logs.snapshots`) has the topics of its moment in the
 a page of a list: it reads the blocks that it needs, finds the later events of those keys in the index of shards, in one
 go for some hundred of them, and folds them. So a page costs its own topics and what happened to them since the
 snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
-births says (`projections.store.births`); where the log is older than that, all keys are looked at. Without a snapshot
+births says (`projections.store.creation_index`); where the log is older than that, all keys are looked at. Without a snapshot
 all is folded from the first event on, by the same steps. Who lists all topics, in long pages, has the later events
 read once for all pages (`projections.queries.tail`).
 
@@ -30,7 +30,7 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.queries.tail import Tail, Tails
-from projections.store.births import born
+from projections.store.creation_index import born
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 

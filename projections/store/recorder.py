@@ -17,7 +17,7 @@ from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.access_state import Puts
-from projections.store.births import put_beginning, put_birth
+from projections.store.creation_index import put_beginning, put_birth
 from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore

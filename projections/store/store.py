@@ -14,7 +14,7 @@ Keys, each the first byte of a state key of the log:
     x, y, z       how partitions stand, and topics by age: see `projections.store.standing_index`
     h, f          requests by time, and by who sent them and how they fared: see `projections.store.request_index`
     r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
-    b …           which names were born when: see `projections.store.births`
+    b …           which names were born when: see `projections.store.creation_index`
     m …           the Merkle tree over the events: see `projections.store.tree`
     p …           what of the log is archived, and where: see `events.logs.archive.manifest`
     k             of a partition of a stream its place in the events topic: see `controller.stream.log.partition`

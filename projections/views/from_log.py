@@ -14,7 +14,7 @@ from projections.queries.listing import Listing, cursor_of, listing
 from projections.queries.live import EVERY_TOPIC, TopicFilter
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
-from projections.store.births import BIRTH_KINDS, BIRTH_TYPES
+from projections.store.creation_index import BIRTH_KINDS, BIRTH_TYPES
 from projections.text.explain import Explanation, explain
 from projections.views import json_types, to_json
 from projections.views.to_json import Live
