@@ -35,7 +35,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     counted: bool
 
 
-class RequestsShape(msgspec.Struct, frozen=True):
+class RequestsView(msgspec.Struct, frozen=True):
     """A page of requests, the newest first; `next_cursor` is what to give as `cursor` for the next one, null at the
     end."""
 

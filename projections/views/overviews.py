@@ -49,7 +49,7 @@ class Window(msgspec.Struct, frozen=True):
 
 def requests(
     query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone
-) -> types.RequestsShape:
+) -> types.RequestsView:
     """A page of requests, the newest first. Raises BadMoment, BadPlace."""
     end = query.end(window.at)
     until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
@@ -59,7 +59,7 @@ def requests(
     page = requests_page(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
     cursor = None if page.next_place is None else cursor_of(page.next_place)
     shown = tuple(map(_request, page.requests))
-    return types.RequestsShape(shown, cursor, to_json.as_of(query.as_of(end)))
+    return types.RequestsView(shown, cursor, to_json.as_of(query.as_of(end)))
 
 
 def timeline(query: Questions, window: Window) -> types.TimelineShape:

@@ -89,7 +89,7 @@ class FolderSource:
         with _refusing():
             return from_log.topic_at(self._query.of_topic(name), name, at)
 
-    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
         wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api, which.host)
         with _refusing():
             return overviews.requests(self._query, wanted, Window(which.since, which.until, which.at, limit, cursor))

@@ -104,7 +104,7 @@ class Source(Protocol):
         """One topic as of a moment."""
         ...
 
-    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
         """At most `limit` requests, the newest first, or from where `cursor` of an earlier answer says."""
         ...
 
@@ -185,8 +185,8 @@ class HttpSource:
     def topic(self, name: str, at: str | None) -> json_types.TopicShape:
         return self._get(json_types.TopicShape, f"/topics/{quote(name, safe='')}", at=at)
 
-    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsShape:
-        return self._get(overview_types.RequestsShape, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)
+    def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
+        return self._get(overview_types.RequestsView, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)
 
     def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
         return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}", at=at)

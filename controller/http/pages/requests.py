@@ -16,7 +16,7 @@ from controller.http.parameters import At, Cursor, From, Limit, To
 from controller.http.paths import overviews, reads
 from controller.http.paths.overviews import Outcome
 from projections.views.json_types import ExplanationShape, RequestShape
-from projections.views.overview_types import RequestsShape
+from projections.views.overview_types import RequestsView
 
 OUTCOMES = (
     "rejected", "waiting", "timed-out", "failed", "created", "deleted", "partitions-added", "configs-changed", "done",
@@ -43,7 +43,7 @@ async def requests(
 ) -> Response[bytes]:
     """Requests, the newest first."""
     filters = {"principal": principal, "outcome": outcome, "rule": rule, "api": api, "host": host}
-    page: RequestsShape = await site.shown(
+    page: RequestsView = await site.shown(
         overviews.requests,
         request,
         **filters,

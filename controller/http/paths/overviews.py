@@ -52,7 +52,7 @@ async def requests(
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.RequestsShape]:
+) -> Response[types.RequestsView]:
     """Clients' requests, the newest first, a page at a time.
 
     Who may not describe the cluster is shown its own requests, and those whose topics it may describe, all of them. A
