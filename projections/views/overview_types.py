@@ -98,7 +98,7 @@ class RefusedByShape(msgspec.Struct, frozen=True):
     count: int
 
 
-class RefusedShape(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     """How many topics a rule refused, and of whom (ten at most); `more` where it was not counted to the end. `latest`
     is the newest request."""
 
@@ -148,7 +148,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     fenced: tuple[int, ...]
     waiting: tuple[WaitingShape, ...]
     """The first of those that wait."""
-    refused: tuple[RefusedShape, ...]
+    refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]
     release: str
     as_of: AsOfShape
@@ -189,5 +189,5 @@ class PoliciesShape(msgspec.Struct, frozen=True, kw_only=True):
 
     class_names: tuple[str, ...]
     policies: tuple[PolicyInForce, ...] | None
-    refused: tuple[RefusedShape, ...]
+    refused: tuple[RefusedView, ...]
     as_of: AsOfShape

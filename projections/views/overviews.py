@@ -124,7 +124,7 @@ NOTHING_COUNTED = types.SummaryShape(
 )
 
 
-def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.RefusedShape, ...]:
+def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.RefusedView, ...]:
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
@@ -147,7 +147,7 @@ def counted_in(shape: types.SummaryShape, counted: Counted | None) -> types.Summ
     )
 
 
-def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedShape]:
+def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedView]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     looked_at_max = REFUSALS_LOOKED_AT_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
@@ -164,7 +164,7 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             by: Counter[str] = Counter()
             for one in page.requests:
                 by[one.principal] += dict(one.outcomes).get("rejected", 0)
-            yield types.RefusedShape(
+            yield types.RefusedView(
                 rule=rule,
                 count=by.total(),
                 by=tuple(types.RefusedByShape(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
