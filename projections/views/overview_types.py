@@ -109,7 +109,7 @@ class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
     latest: RequestSummary
 
 
-class WaitingShape(msgspec.Struct, frozen=True, kw_only=True):
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that was never complete, and what it waits for."""
 
     name: str
@@ -146,7 +146,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
-    waiting: tuple[WaitingShape, ...]
+    waiting: tuple[WaitingView, ...]
     """The first of those that wait."""
     refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]

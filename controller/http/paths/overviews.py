@@ -157,7 +157,7 @@ def counted_now(api: ControllerApi) -> types.SummaryShape:
     standing, counts, cluster = api.controller.standing(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
-        types.WaitingShape(
+        types.WaitingView(
             name=topic.name,
             created_at=iso(topic.created_at_ms),
             created_at_ms=topic.created_at_ms,
