@@ -118,7 +118,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: str
 
 
-class LoadShape(msgspec.Struct, frozen=True):
+class LoadView(msgspec.Struct, frozen=True):
     """How many partitions a broker leads, and how many replicas it has."""
 
     broker_id: int
@@ -142,7 +142,7 @@ class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
     offline_partitions: int | None
     """Without a leader."""
     placeholders: int | None
-    loads: tuple[LoadShape, ...]
+    loads: tuple[LoadView, ...]
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]

@@ -143,7 +143,7 @@ def counted_in(shape: types.SummaryShape, counted: Counted | None) -> types.Summ
         under_replicated_partitions=trouble.under_replicated,
         offline_partitions=trouble.leaderless,
         placeholders=trouble.placeholders,
-        loads=tuple(types.LoadShape(broker_id, *load) for broker_id, load in sorted(loads.items())),
+        loads=tuple(types.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     )
 
 
