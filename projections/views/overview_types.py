@@ -126,7 +126,7 @@ class LoadView(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class SummaryShape(msgspec.Struct, frozen=True, kw_only=True):
+class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     """What an engineer on call looks at first.
 
     Of the past it is not known what waited for what (`waiting` is empty, `requests_open` null), and topics and

@@ -83,7 +83,7 @@ def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTi
     return types.TopicTimelineShape(tuple(map(_fold, page.folds)), cursor, to_json.as_of(part.as_of(end)))
 
 
-def summary(query: Questions, at: str | None, now: types.SummaryShape | None = None) -> types.SummaryShape:
+def summary(query: Questions, at: str | None, now: types.SummaryView | None = None) -> types.SummaryView:
     """The summary of a moment; `now` has what the live store counts, and no more: of then it is counted here, where
     that is little work. Raises BadMoment."""
     end = query.end(at)
@@ -104,7 +104,7 @@ def summary(query: Questions, at: str | None, now: types.SummaryShape | None = N
     )
 
 
-NOTHING_COUNTED = types.SummaryShape(
+NOTHING_COUNTED = types.SummaryView(
     topics=None,
     partitions=None,
     topics_pending=None,
@@ -130,7 +130,7 @@ def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.Re
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
 
 
-def counted_in(shape: types.SummaryShape, counted: Counted | None) -> types.SummaryShape:
+def counted_in(shape: types.SummaryView, counted: Counted | None) -> types.SummaryView:
     """A summary with what was counted of topics and partitions."""
     if counted is None:
         return shape

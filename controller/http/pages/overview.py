@@ -15,7 +15,7 @@ from events.logs.heads import Head
 from events.logs.log import LogError
 from projections.store.tree import TreeBehind
 from projections.views.json_types import BrokersShape
-from projections.views.overview_types import SummaryShape
+from projections.views.overview_types import SummaryView
 
 _NO_CLUSTER = "Brokers, what waits and all requests are for who may describe the cluster, and this login may not."
 
@@ -25,7 +25,7 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
     """Brokers, topics, what waits and for whom, what was refused, and the newest decisions."""
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
-    summary: SummaryShape = await site.shown(overviews.summary, request, at=at)
+    summary: SummaryView = await site.shown(overviews.summary, request, at=at)
     brokers: BrokersShape = await site.shown(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):

@@ -93,7 +93,7 @@ async def topic_timeline(
 
 
 @get("/summary")
-async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryShape]:
+async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryView]:
     """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
     reader.need(request)
     return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
@@ -152,7 +152,7 @@ async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Resp
     return await reader.answer(overviews.policies, at, reader.api.policies)
 
 
-def counted_now(api: ControllerApi) -> types.SummaryShape:
+def counted_now(api: ControllerApi) -> types.SummaryView:
     """What the live store and the controller count, for the summary of now."""
     standing, counts, cluster = api.controller.standing(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, api.store.durable_tallies)
