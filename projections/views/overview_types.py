@@ -66,7 +66,7 @@ class FoldShape(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...]
 
 
-class TopicTimelineShape(msgspec.Struct, frozen=True):
+class TopicTimelineView(msgspec.Struct, frozen=True):
     """A page of a topic's history folded by cause, the newest first; `next_cursor` as in other lists."""
 
     folds: tuple[FoldShape, ...]

@@ -70,7 +70,7 @@ def timeline(query: Questions, window: Window) -> types.TimelineShape:
     return types.TimelineShape(tuple(map(_span, found)), to_json.as_of(query.as_of(end)))
 
 
-def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineShape:
+def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineView:
     """A topic's history folded by cause, the newest first. Raises NoTopic where there never was one, BadMoment,
     BadPlace."""
     part = query.of_topic(name)
@@ -80,7 +80,7 @@ def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTi
     if not page.folds and next(part.topic_events(name, 0, end), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")
     cursor = None if page.next_before is None else cursor_of((page.next_before,))
-    return types.TopicTimelineShape(tuple(map(_fold, page.folds)), cursor, to_json.as_of(part.as_of(end)))
+    return types.TopicTimelineView(tuple(map(_fold, page.folds)), cursor, to_json.as_of(part.as_of(end)))
 
 
 def summary(query: Questions, at: str | None, now: types.SummaryView | None = None) -> types.SummaryView:

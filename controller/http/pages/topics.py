@@ -20,7 +20,7 @@ from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
 from projections.views.json_types import ErrorShape, TopicShape, TopicsShape
-from projections.views.overview_types import TopicConfigsShape, TopicTimelineShape
+from projections.views.overview_types import TopicConfigsShape, TopicTimelineView
 
 PARTITIONS_SHOWN_MAX = 100
 FOLDS_SHOWN = 20
@@ -104,7 +104,7 @@ async def topic_page(
     configs: TopicConfigsShape | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
         configs = await site.shown(reads.topic_configs, request, name=name, at=at)
-    timeline: TopicTimelineShape = await site.shown(
+    timeline: TopicTimelineView = await site.shown(
         overviews.topic_timeline, request, name=name, at=at, limit=FOLDS_SHOWN, cursor=cursor
     )
     may = {each: site.allows(request, each, topic=name) for each in ("Alter", "AlterConfigs", "Delete")}

@@ -86,7 +86,7 @@ async def topic_timeline(
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.TopicTimelineShape]:
+) -> Response[types.TopicTimelineView]:
     """A topic's history folded by what caused it, the newest first."""
     reader.need(request, name)
     return await reader.answer(overviews.topic_timeline, name, Window(None, None, at, limit, cursor))
