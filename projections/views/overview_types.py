@@ -84,7 +84,7 @@ class SpanShape(msgspec.Struct, frozen=True, kw_only=True):
     events: int
 
 
-class TimelineShape(msgspec.Struct, frozen=True):
+class TimelineView(msgspec.Struct, frozen=True):
     """How many events happened when; no spans where there are no events."""
 
     spans: tuple[SpanShape, ...]

@@ -62,12 +62,12 @@ def requests(
     return types.RequestsView(shown, cursor, to_json.as_of(query.as_of(end)))
 
 
-def timeline(query: Questions, window: Window) -> types.TimelineShape:
+def timeline(query: Questions, window: Window) -> types.TimelineView:
     """How many events happened when; the limit is the number of spans. Raises BadMoment."""
     end = query.end(window.at)
     until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
     found = spans(query, starts(query, window.since), until, window.limit)
-    return types.TimelineShape(tuple(map(_span, found)), to_json.as_of(query.as_of(end)))
+    return types.TimelineView(tuple(map(_span, found)), to_json.as_of(query.as_of(end)))
 
 
 def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineView:

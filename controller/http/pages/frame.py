@@ -12,7 +12,7 @@ from controller.http.pages.assets import ADDRESSES
 from controller.release import RELEASE
 from projections.text.moments import iso
 from projections.views.json_types import AsOfShape
-from projections.views.overview_types import TimelineShape
+from projections.views.overview_types import TimelineView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
 """Of the picture of when things happened, in units of its own."""
@@ -33,7 +33,7 @@ class Density(msgspec.Struct, frozen=True):
         return {name: iso(self.last_ms - ago) for name, ago in AGO.items() if self.last_ms - ago >= self.first_ms}
 
 
-def density_of(timeline: TimelineShape) -> Density | None:
+def density_of(timeline: TimelineView) -> Density | None:
     """The picture of a timeline; None where nothing has happened yet."""
     spans = timeline.spans
     if not spans:

@@ -72,7 +72,7 @@ async def timeline(
     until: To = None,
     at: At = None,
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="In how many spans of time")] = 100,
-) -> Response[types.TimelineShape]:
+) -> Response[types.TimelineView]:
     """How many events happened when: the time from the first of them to the last, in spans of the same length."""
     reader.need(request)
     return await reader.answer(overviews.timeline, Window(since, until, at, spans))
