@@ -175,7 +175,7 @@ class ConfigShape(msgspec.Struct, frozen=True, kw_only=True):
     sensitive: bool
 
 
-class TopicConfigsShape(msgspec.Struct, frozen=True):
+class TopicConfigsView(msgspec.Struct, frozen=True):
     """All configs of a topic in the order of their names, as DescribeConfigs shows them."""
 
     configs: tuple[ConfigShape, ...]

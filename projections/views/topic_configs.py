@@ -11,7 +11,7 @@ from projections.views import overview_types as types
 from projections.views import to_json
 
 
-def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -> types.TopicConfigsShape:
+def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -> types.TopicConfigsView:
     """What is in force of a topic that sets these configs itself, by these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
     shown = tuple(
@@ -24,10 +24,10 @@ def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -
         )
         for entry in described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
     )
-    return types.TopicConfigsShape(shown, to_json.as_of(part.as_of(end)))
+    return types.TopicConfigsView(shown, to_json.as_of(part.as_of(end)))
 
 
-def topic_configs_at(part: Query, name: str, at: str | None) -> types.TopicConfigsShape:
+def topic_configs_at(part: Query, name: str, at: str | None) -> types.TopicConfigsView:
     """The same of a topic as it was. Raises NoTopic, BadMoment."""
     end = part.end(at)
     row, cluster = part.topic_at(name, end), part.cluster_at(end)

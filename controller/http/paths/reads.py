@@ -20,7 +20,7 @@ from projections.queries.query import NoTopic, NotThere, Questions
 from projections.text.explain import explain_request, explain_topic, nothing_to_explain
 from projections.views import from_log, json_types
 from projections.views import topic_configs as shown_configs
-from projections.views.overview_types import TopicConfigsShape
+from projections.views.overview_types import TopicConfigsView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 _Reader = NamedDependency[Reader]
@@ -42,7 +42,7 @@ async def topic(
 @get("/topics/{name:str}/configs")
 async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[TopicConfigsShape]:
+) -> Response[TopicConfigsView]:
     """The configs in force of a topic, with where each comes from: for who may describe them."""
     need_topic(reader.api, request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
