@@ -164,7 +164,7 @@ class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
     as_of: AsOfShape
 
 
-class ConfigShape(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
     """A config in force. `source` is Kafka's (KIP-226): `DYNAMIC_TOPIC_CONFIG` is set for the topic, `DEFAULT_CONFIG`
     by nobody. `default` is Kafka's own value; `value` and `default` are null of a sensitive one."""
 
@@ -178,7 +178,7 @@ class ConfigShape(msgspec.Struct, frozen=True, kw_only=True):
 class TopicConfigsView(msgspec.Struct, frozen=True):
     """All configs of a topic in the order of their names, as DescribeConfigs shows them."""
 
-    configs: tuple[ConfigShape, ...]
+    configs: tuple[ConfigView, ...]
     as_of: AsOfShape
 
 

@@ -15,7 +15,7 @@ def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -
     """What is in force of a topic that sets these configs itself, by these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
     shown = tuple(
-        types.ConfigShape(
+        types.ConfigView(
             name=entry.name,
             value=entry.value,
             source=entry.source.name,
