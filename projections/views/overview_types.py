@@ -182,7 +182,7 @@ class TopicConfigsView(msgspec.Struct, frozen=True):
     as_of: AsOfShape
 
 
-class PoliciesShape(msgspec.Struct, frozen=True, kw_only=True):
+class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     """What judges topics before they are created. `class_names` are those of the settings that decide; `policies` have
     their rules, null where that is not known: of the past, and at a gateway, where workers judge. `refused` counts the
     day before the newest event that the answer shows, and the refusals of built-in rules too."""

@@ -173,13 +173,13 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             )
 
 
-def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> types.PoliciesShape:
+def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> types.PoliciesView:
     """What judges creates, and what was refused; `in_force` are the policies of now, where they are known. Raises
     BadMoment."""
     end = query.end(at)
     named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
     moment = query.as_of(end)
-    return types.PoliciesShape(
+    return types.PoliciesView(
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
         policies=in_force if at is None else None,
         refused=_refused_of_day(query, end, moment),

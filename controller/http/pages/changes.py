@@ -22,7 +22,7 @@ from controller.http.paths import altering, overviews, writes
 from controller.http.requests import body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
 from projections.views.json_types import CreatedShape, ErrorShape
-from projections.views.overview_types import PoliciesShape
+from projections.views.overview_types import PoliciesView
 
 NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")
@@ -32,7 +32,7 @@ _NO_CLUSTER: Final = "Rules and what they refused are for who may describe the c
 @get("/policies")
 async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     """The rules in force, what each refused, and the form that tries a create."""
-    found: PoliciesShape | None = None
+    found: PoliciesView | None = None
     if site.allows(request, "Describe"):
         found = await site.shown(overviews.policies, request, at=at)
     return await site.page(

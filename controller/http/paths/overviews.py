@@ -146,7 +146,7 @@ async def diff(
 
 
 @get("/policies")
-async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesShape]:
+async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesView]:
     """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
     reader.need(request)
     return await reader.answer(overviews.policies, at, reader.api.policies)
