@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class VoterShape(msgspec.Struct, frozen=True, kw_only=True):
+class VoterView(msgspec.Struct, frozen=True, kw_only=True):
     """A voter. `priority` says how much it wants to lead: null of Kafka's own controllers, and of who has not shown it
     to this node yet. How far its log goes, and how many records it lacks, are known where this node leads."""
 
@@ -29,4 +29,4 @@ class QuorumShape(msgspec.Struct, frozen=True, kw_only=True):
     leads_since_ms: int | None
     high_watermark: int
     applied: int
-    voters: tuple[VoterShape, ...]
+    voters: tuple[VoterView, ...]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from controller.policy.in_force import PolicyInForce, RuleInForce
-from projections.views.quorum_types import QuorumShape, VoterShape
+from projections.views.quorum_types import QuorumShape, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -47,8 +47,8 @@ QUORUM = QuorumShape(
     high_watermark=12_345,
     applied=12_344,
     voters=(
-        VoterShape(node_id=3000, host="10.0.0.1", port=9093, priority=1, log_end=None, lag=None),
-        VoterShape(node_id=3001, host="10.0.0.2", port=9093, priority=None, log_end=12_345, lag=0),
+        VoterView(node_id=3000, host="10.0.0.1", port=9093, priority=1, log_end=None, lag=None),
+        VoterView(node_id=3001, host="10.0.0.2", port=9093, priority=None, log_end=12_345, lag=0),
     ),
 )
 

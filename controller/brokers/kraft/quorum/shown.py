@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from projections.text.moments import iso
-from projections.views.quorum_types import QuorumShape, VoterShape
+from projections.views.quorum_types import QuorumShape, VoterView
 
 
 def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumShape:
@@ -21,7 +21,7 @@ def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumSh
         if core.leading is not None:
             end = core.log.end if voter.id == core.me.id else max(0, core.leading.progress.of(voter).end)
         voters.append(
-            VoterShape(
+            VoterView(
                 node_id=voter.id,
                 host=place[0],
                 port=place[1],
