@@ -28,7 +28,7 @@ from controller.policy.in_force import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
 from projections.store.store import TopicReader
-from projections.views.quorum_types import QuorumShape
+from projections.views.quorum_types import QuorumView
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000
@@ -181,7 +181,7 @@ class ControllerApi:
         self.fleet_trouble: Callable[[], str | None] = lambda: None
         self.archive_trouble: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
-        self.quorum: Callable[[], QuorumShape] | None = None
+        self.quorum: Callable[[], QuorumView] | None = None
         """The quorum of controllers that this one votes in, as it sees it; None without one."""
 
     def as_of(self, applied: Callable[[], int]) -> ControllerApi:

@@ -43,7 +43,7 @@ from controller.serving.loop_guard import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
-from projections.views.quorum_types import QuorumShape
+from projections.views.quorum_types import QuorumView
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""
@@ -242,7 +242,7 @@ class Member:
         unled = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
         return self.doing or self.replication.heads.trouble or unled
 
-    def shown(self) -> QuorumShape:
+    def shown(self) -> QuorumView:
         """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
         return quorum_shown(self.node, self._files, self.replication.applied)

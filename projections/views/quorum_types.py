@@ -17,7 +17,7 @@ class VoterView(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None
 
 
-class QuorumShape(msgspec.Struct, frozen=True, kw_only=True):
+class QuorumView(msgspec.Struct, frozen=True, kw_only=True):
     """The quorum. `leads_since` is when the epoch began, by its first record; null where that is not here. Below
     `high_watermark` all of the metadata log is committed, and below `applied` it is in this node's event log."""
 

@@ -19,7 +19,7 @@ from events.catalog import EVENT_TYPES
 from projections.views.difference_types import DifferenceShape
 from projections.views.json_types import BrokersShape, EventsShape
 from projections.views.overview_types import BrokerInFullShape
-from projections.views.quorum_types import QuorumShape
+from projections.views.quorum_types import QuorumView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 
@@ -47,7 +47,7 @@ async def broker(
 @get("/quorum")
 async def quorum(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes]:
     """Who votes and who leads, as this voter sees it now."""
-    found: QuorumShape = await site.shown(overviews.quorum, request)
+    found: QuorumView = await site.shown(overviews.quorum, request)
     here = next((one for one in found.voters if one.node_id == found.node_id), None)
     command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
     return await site.page(request, "quorum.html", follow=FOLLOW, command=command, found=found)

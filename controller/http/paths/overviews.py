@@ -26,7 +26,7 @@ from projections.views import overviews
 from projections.views.difference import difference
 from projections.views.difference_types import DifferenceShape
 from projections.views.overviews import Window
-from projections.views.quorum_types import QuorumShape
+from projections.views.quorum_types import QuorumView
 from projections.views.requests import RequestStatus
 
 SPANS_MAX = 500
@@ -100,7 +100,7 @@ async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Respo
 
 
 @get("/quorum")
-async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
+async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
     """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
     reader.need(request)
     api = reader.api

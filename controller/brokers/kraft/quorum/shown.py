@@ -5,10 +5,10 @@ from __future__ import annotations
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from projections.text.moments import iso
-from projections.views.quorum_types import QuorumShape, VoterView
+from projections.views.quorum_types import QuorumView, VoterView
 
 
-def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumShape:
+def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
     """As of now."""
     core = node.quorum
     beginning = files.beginning(core.epoch)
@@ -30,7 +30,7 @@ def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumSh
                 lag=None if end is None else core.log.end - end,
             )
         )
-    return QuorumShape(
+    return QuorumView(
         node_id=core.me.id,
         role=core.role.value,
         epoch=core.epoch,
