@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from projections.queries.differences import Change
-from projections.views.json_types import AsOfShape, EventShape
+from projections.views.json_types import AsOfView, EventShape
 
 
 class ValueShape(msgspec.Struct, frozen=True):
@@ -63,5 +63,5 @@ class DifferenceShape(msgspec.Struct, frozen=True):
     topics: tuple[TopicDifferenceShape, ...]
     cluster: ClusterDifferenceShape | None
     next_cursor: str | None
-    before: AsOfShape
-    after: AsOfShape
+    before: AsOfView
+    after: AsOfView

@@ -14,7 +14,7 @@ import msgspec
 from projections.views.topics import Status
 
 
-class AsOfShape(msgspec.Struct, frozen=True, omit_defaults=True):
+class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The moment that an answer shows: the newest event that it counts. `offset` is -1 before the first one.
 
     Of a log in partitions an answer shows either one `partition`, whose offset it is, or all: then `offset` counts the
@@ -95,7 +95,7 @@ class TopicShape(TopicSummary, frozen=True, kw_only=True):
     partitions: tuple[PartitionShape, ...]
     policy: PolicyShape | None
     placed_on: tuple[int, ...]
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class TopicsShape(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class TopicsShape(msgspec.Struct, frozen=True):
 
     topics: tuple[TopicSummary, ...]
     next_after: str | None
-    as_of: AsOfShape
+    as_of: AsOfView
     next_cursor: str | None = None
 
 
@@ -233,7 +233,7 @@ class BrokersShape(msgspec.Struct, frozen=True):
     live: tuple[int, ...]
     settings: dict[str, str]
     release: str
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class CauseShape(msgspec.Struct, frozen=True):

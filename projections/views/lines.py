@@ -9,7 +9,7 @@ from projections.text.explain import STEPS_FIRST
 from projections.views import json_types, overview_types
 
 
-def when(as_of: json_types.AsOfShape) -> str:
+def when(as_of: json_types.AsOfView) -> str:
     """The moment that an answer shows."""
     if as_of.at is None:
         return " before the first event"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.policy.in_force import PolicyInForce
-from projections.views.json_types import AsOfShape, BrokerShape, EventShape
+from projections.views.json_types import AsOfView, BrokerShape, EventShape
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class RequestsView(msgspec.Struct, frozen=True):
 
     requests: tuple[RequestSummary, ...]
     next_cursor: str | None
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class FoldShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class TopicTimelineView(msgspec.Struct, frozen=True):
 
     folds: tuple[FoldShape, ...]
     next_cursor: str | None
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class SpanShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class TimelineView(msgspec.Struct, frozen=True):
     """How many events happened when; no spans where there are no events."""
 
     spans: tuple[SpanShape, ...]
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class RefusedByShape(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]
     release: str
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
     leaders: int | None
     replicas: int | None
     events: tuple[EventShape, ...]
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class TopicConfigsView(msgspec.Struct, frozen=True):
     """All configs of a topic in the order of their names, as DescribeConfigs shows them."""
 
     configs: tuple[ConfigView, ...]
-    as_of: AsOfShape
+    as_of: AsOfView
 
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,4 +190,4 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     class_names: tuple[str, ...]
     policies: tuple[PolicyInForce, ...] | None
     refused: tuple[RefusedView, ...]
-    as_of: AsOfShape
+    as_of: AsOfView

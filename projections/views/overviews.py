@@ -24,7 +24,7 @@ from projections.text.moments import iso
 from projections.text.wording import in_words
 from projections.views import overview_types as types
 from projections.views import to_json
-from projections.views.json_types import AsOfShape
+from projections.views.json_types import AsOfView
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
@@ -120,7 +120,7 @@ NOTHING_COUNTED = types.SummaryView(
     refused=(),
     newest=(),
     release="",
-    as_of=AsOfShape(-1, None, None),
+    as_of=AsOfView(-1, None, None),
 )
 
 

@@ -48,9 +48,9 @@ def shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape
     return kind(**given)
 
 
-def as_of(moment: AsOf) -> json_types.AsOfShape:
+def as_of(moment: AsOf) -> json_types.AsOfView:
     """The moment that an answer shows."""
-    return shape(json_types.AsOfShape, moment)
+    return shape(json_types.AsOfView, moment)
 
 
 def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionShape, ...]:

@@ -13,7 +13,7 @@ PLAIN = Look()
 
 
 def topics(
-    summaries: Sequence[json_types.TopicSummary], as_of: json_types.AsOfShape, look: Look = PLAIN, such: str = ""
+    summaries: Sequence[json_types.TopicSummary], as_of: json_types.AsOfView, look: Look = PLAIN, such: str = ""
 ) -> Iterator[str]:
     """A list of topics; `such` says which, where there are none."""
     if not summaries:

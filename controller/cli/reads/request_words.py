@@ -14,7 +14,7 @@ TOPICS_SHOWN = 3
 
 
 def requests(
-    found: Sequence[overview_types.RequestSummary], as_of: json_types.AsOfShape, look: Look, more: bool
+    found: Sequence[overview_types.RequestSummary], as_of: json_types.AsOfView, look: Look, more: bool
 ) -> Iterator[str]:
     """A list of requests; `more` says that there are older ones."""
     if not found:

@@ -14,7 +14,7 @@ from controller.cli.terminal.usage import named
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.views.json_types import AsOfShape, TopicSummary
+    from projections.views.json_types import AsOfView, TopicSummary
 
 STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["
@@ -62,7 +62,7 @@ def _is_wanted(options: argparse.Namespace, one: TopicSummary) -> bool:
     )
 
 
-def all_topics(source: Source, at: str | None) -> tuple[list[TopicSummary], AsOfShape]:
+def all_topics(source: Source, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
     """All topics as of a moment, page by page."""
     page = source.topics(None, common.PAGE, at)
     summaries = list(page.topics)

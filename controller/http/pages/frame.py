@@ -11,7 +11,7 @@ import msgspec
 from controller.http.pages.assets import ADDRESSES
 from controller.release import RELEASE
 from projections.text.moments import iso
-from projections.views.json_types import AsOfShape
+from projections.views.json_types import AsOfView
 from projections.views.overview_types import TimelineView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
@@ -63,7 +63,7 @@ class Frame:
         density: Density | None,
         has_partitions: bool = False,
         has_quorum: bool = False,
-        as_of: AsOfShape | None = None,
+        as_of: AsOfView | None = None,
         follow: str = "",
         command: tuple[str, ...] = (),
     ) -> None:

@@ -33,7 +33,7 @@ from controller.http.requests import caller_of
 from projections.queries.query import Questions
 from projections.views import lines, overviews
 from projections.views.harmless import written_out
-from projections.views.json_types import AsOfShape, ProblemShape
+from projections.views.json_types import AsOfView, ProblemShape
 from projections.views.overviews import Window
 
 FOLLOW: Final = "/v1/events/follow"
@@ -96,7 +96,7 @@ class Site:
         template: str,
         *,
         at: str | None = None,
-        as_of: AsOfShape | None = None,
+        as_of: AsOfView | None = None,
         status: int = 200,
         follow: str = "",
         command: tuple[str, ...] = (),

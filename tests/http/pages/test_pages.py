@@ -10,7 +10,7 @@ import pytest
 from controller.http.pages import negotiating
 from controller.http.pages.assets import ADDRESSES
 from controller.http.pages.frame import Frame
-from projections.views.json_types import AsOfShape
+from projections.views.json_types import AsOfView
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
 from tests.http.service import service
 
@@ -204,7 +204,7 @@ async def test_bad_input_is_answered_with_what_is_allowed() -> None:
 
 
 def test_pages_of_a_log_in_partitions_lead_to_times_where_offsets_say_nothing() -> None:
-    as_of = AsOfShape(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
+    as_of = AsOfView(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
     frame = Frame(
         path="/topics/t",
         query={"at": "7"},
