@@ -55,7 +55,7 @@ class PolicyShape(msgspec.Struct, frozen=True):
     observed: tuple[ObservationShape, ...]
 
 
-class PartitionShape(msgspec.Struct, frozen=True):
+class PartitionView(msgspec.Struct, frozen=True):
     """A partition. `leader` is -1 without one; a negative replica is a placeholder; `offline` are the replicas that do
     not serve, placeholders included."""
 
@@ -92,7 +92,7 @@ class TopicShape(TopicSummary, frozen=True, kw_only=True):
     """A topic in full. `policy` is null where no policy was set when it was created; `placed_on` are the brokers that
     were live then."""
 
-    partitions: tuple[PartitionShape, ...]
+    partitions: tuple[PartitionView, ...]
     policy: PolicyShape | None
     placed_on: tuple[int, ...]
     as_of: AsOfView
@@ -130,7 +130,7 @@ class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
     num_partitions: int
     replication_factor: int
     configs: dict[str, str]
-    partitions: tuple[PartitionShape, ...]
+    partitions: tuple[PartitionView, ...]
     waited_ms: int
 
 

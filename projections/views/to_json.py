@@ -53,10 +53,10 @@ def as_of(moment: AsOf) -> json_types.AsOfView:
     return shape(json_types.AsOfView, moment)
 
 
-def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionShape, ...]:
+def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionView, ...]:
     """Partitions in the order of their ids."""
     return tuple(
-        shape(json_types.PartitionShape, one, partition=number, offline=topics.offline_replicas(one, live))
+        shape(json_types.PartitionView, one, partition=number, offline=topics.offline_replicas(one, live))
         for number, one in enumerate(all_of_them)
     )
 

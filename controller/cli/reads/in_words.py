@@ -85,7 +85,7 @@ def created(one: json_types.CreatedShape, look: Look = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, look)
 
 
-def partitions(all_of_them: Sequence[json_types.PartitionShape], look: Look = PLAIN) -> Iterator[str]:
+def partitions(all_of_them: Sequence[json_types.PartitionView], look: Look = PLAIN) -> Iterator[str]:
     """Partitions, one a line."""
     rows = (
         (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from projections.views.json_types import ExplanationShape, PartitionShape
+from projections.views.json_types import ExplanationShape, PartitionView
 
 STEPS_SHOWN_MAX = 200
 WIDTH = 1000
@@ -58,12 +58,12 @@ class Place(msgspec.Struct, frozen=True):
     words: str
 
 
-def places(partition: PartitionShape) -> tuple[Place, ...]:
+def places(partition: PartitionView) -> tuple[Place, ...]:
     """The replicas of a partition, in order."""
     return tuple(_place(partition, broker_id) for broker_id in partition.replicas)
 
 
-def _place(partition: PartitionShape, broker_id: int) -> Place:
+def _place(partition: PartitionView, broker_id: int) -> Place:
     if broker_id < 0:
         return Place(broker_id, "placeholder", "placeholder: waits for a broker to join")
     if broker_id in partition.offline:
