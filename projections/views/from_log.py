@@ -43,7 +43,7 @@ def topics(
     return json_types.TopicsShape(tuple(page), next_after, to_json.as_of(query.as_of(end)), next_after or next_cursor)
 
 
-def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicShape:
+def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicView:
     """A topic of the live store in full."""
     return to_json.topic(query.row(newest), live, query.as_of(end))
 
@@ -101,7 +101,7 @@ def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     return None if page.reached is None else place(page.reached)
 
 
-def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicShape:
+def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicView:
     """A topic as it was at a moment. Raises NoTopic, BadMoment."""
     end = query.end(at)
     return to_json.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))

@@ -88,7 +88,7 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     ready_at_ms: int | None
 
 
-class TopicShape(TopicSummary, frozen=True, kw_only=True):
+class TopicView(TopicSummary, frozen=True, kw_only=True):
     """A topic in full. `policy` is null where no policy was set when it was created; `placed_on` are the brokers that
     were live then."""
 

@@ -74,10 +74,10 @@ def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
     )
 
 
-def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicShape:
+def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicView:
     """A topic in full."""
     return shape(
-        json_types.TopicShape,
+        json_types.TopicView,
         row,
         **_of_topic(row, live),
         partitions=partitions(row.partitions, live),

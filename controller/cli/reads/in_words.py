@@ -46,7 +46,7 @@ def _wide_topic(one: json_types.TopicSummary) -> tuple[object, ...]:
     return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
 
 
-def topic(one: json_types.TopicShape, look: Look = PLAIN) -> Iterator[str]:
+def topic(one: json_types.TopicView, look: Look = PLAIN) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     yield from _facts(_topic_facts(one))
@@ -54,7 +54,7 @@ def topic(one: json_types.TopicShape, look: Look = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, look)
 
 
-def _topic_facts(one: json_types.TopicShape) -> Iterator[tuple[str, str]]:
+def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
     yield "topic id", one.topic_id
     yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
     by = one.created_by

@@ -85,7 +85,7 @@ class FolderSource:
             page = from_log.summaries(self._query, self._query.newest(after, limit), live)
             return from_log.topics(self._query, page, page[-1].name if page else None, self._query.end())
 
-    def topic(self, name: str, at: str | None) -> json_types.TopicShape:
+    def topic(self, name: str, at: str | None) -> json_types.TopicView:
         with _refusing():
             return from_log.topic_at(self._query.of_topic(name), name, at)
 

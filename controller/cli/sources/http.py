@@ -100,7 +100,7 @@ class Source(Protocol):
         """At most `limit` topics whose names come after `after`, as of a moment."""
         ...
 
-    def topic(self, name: str, at: str | None) -> json_types.TopicShape:
+    def topic(self, name: str, at: str | None) -> json_types.TopicView:
         """One topic as of a moment."""
         ...
 
@@ -182,8 +182,8 @@ class HttpSource:
     def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
         return self._get(json_types.TopicsShape, "/topics", after=after, limit=limit, at=at)
 
-    def topic(self, name: str, at: str | None) -> json_types.TopicShape:
-        return self._get(json_types.TopicShape, f"/topics/{quote(name, safe='')}", at=at)
+    def topic(self, name: str, at: str | None) -> json_types.TopicView:
+        return self._get(json_types.TopicView, f"/topics/{quote(name, safe='')}", at=at)
 
     def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
         return self._get(overview_types.RequestsView, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)

@@ -19,7 +19,7 @@ from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
-from projections.views.json_types import ErrorShape, TopicShape, TopicsShape
+from projections.views.json_types import ErrorShape, TopicsShape, TopicView
 from projections.views.overview_types import TopicConfigsView, TopicTimelineView
 
 PARTITIONS_SHOWN_MAX = 100
@@ -100,7 +100,7 @@ async def topic_page(
     filled: Mapping[str, str] = MappingProxyType({}),
 ) -> Response[bytes]:
     """The page of one topic, with the form as it was `filled` in where a change ended with an `error`."""
-    one: TopicShape = await site.shown(reads.topic, request, name=name, at=at)
+    one: TopicView = await site.shown(reads.topic, request, name=name, at=at)
     configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
         configs = await site.shown(reads.topic_configs, request, name=name, at=at)

@@ -29,7 +29,7 @@ _Reader = NamedDependency[Reader]
 @get("/topics/{name:str}")
 async def topic(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.TopicShape]:
+) -> Response[json_types.TopicView]:
     """One topic with its partitions."""
     reader.need(request, name)
     part = reader.queries.of_topic(name)
