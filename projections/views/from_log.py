@@ -38,9 +38,9 @@ def topics(
     next_after: str | None,
     end: Ends,
     next_cursor: str | None = None,
-) -> json_types.TopicsShape:
+) -> json_types.TopicsView:
     """A page of the topics that there are; where their names are in order, the next one goes on after a name."""
-    return json_types.TopicsShape(tuple(page), next_after, to_json.as_of(query.as_of(end)), next_after or next_cursor)
+    return json_types.TopicsView(tuple(page), next_after, to_json.as_of(query.as_of(end)), next_after or next_cursor)
 
 
 def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicView:
@@ -56,7 +56,7 @@ def topics_at(
     may_show: MayShow = everything,
     place: Callable[[str], str] = str,
     which: TopicFilter = EVERY_TOPIC,
-) -> json_types.TopicsShape:
+) -> json_types.TopicsView:
     """A page of the topics that there were at a moment, of those that may be shown; `place` writes a shard key that
     the next page goes on after, where that is no shown topic's. Raises BadMoment."""
     end = query.end(at)
@@ -72,7 +72,7 @@ def newest_at(
     limit: int,
     may_show: MayShow = everything,
     which: TopicFilter = EVERY_TOPIC,
-) -> json_types.TopicsShape:
+) -> json_types.TopicsView:
     """The same, the newest first: a page of what was created before the moment, of which some are gone by then. Raises
     BadMoment, BadPlace."""
     end, parts = query.end(at), query.parts

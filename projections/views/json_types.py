@@ -98,7 +98,7 @@ class TopicView(TopicSummary, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class TopicsShape(msgspec.Struct, frozen=True):
+class TopicsView(msgspec.Struct, frozen=True):
     """A page of topics; `next_cursor` is what to give as `cursor` for the next one, null at the end. Where names are in
     order `next_after` is the same, and may be given as `after`, as may any name."""
 

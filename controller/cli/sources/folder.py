@@ -77,7 +77,7 @@ class FolderSource:
         """As `Source` has it."""
         return sum(log.archive.fetched for log in self._logs if log.start_offset)
 
-    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
+    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsView:
         with _refusing():
             if at is not None:
                 return from_log.topics_at(self._query, at, after, limit)

@@ -96,7 +96,7 @@ class Source(Protocol):
         """How many files of the log's archive were fetched for the answers so far."""
         ...
 
-    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
+    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsView:
         """At most `limit` topics whose names come after `after`, as of a moment."""
         ...
 
@@ -179,8 +179,8 @@ class HttpSource:
         """As `Source` has it."""
         return self._fetched
 
-    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsShape:
-        return self._get(json_types.TopicsShape, "/topics", after=after, limit=limit, at=at)
+    def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsView:
+        return self._get(json_types.TopicsView, "/topics", after=after, limit=limit, at=at)
 
     def topic(self, name: str, at: str | None) -> json_types.TopicView:
         return self._get(json_types.TopicView, f"/topics/{quote(name, safe='')}", at=at)

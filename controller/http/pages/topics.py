@@ -19,7 +19,7 @@ from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
-from projections.views.json_types import ErrorShape, TopicsShape, TopicView
+from projections.views.json_types import ErrorShape, TopicsView, TopicView
 from projections.views.overview_types import TopicConfigsView, TopicTimelineView
 
 PARTITIONS_SHOWN_MAX = 100
@@ -48,7 +48,7 @@ async def topics(
     at: At = None,
 ) -> Response[bytes]:
     """Topics by name or by age, those of a kind."""
-    page: TopicsShape = await site.shown(
+    page: TopicsView = await site.shown(
         topic_lists.topics,
         request,
         name=name,

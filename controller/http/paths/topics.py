@@ -63,7 +63,7 @@ async def topics(
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
-) -> Response[json_types.TopicsShape]:
+) -> Response[json_types.TopicsView]:
     """Topics in the order of their names (with `.` as `_`), or the newest first, a page at a time.
 
     A page looks at so many topics and no more: it may have fewer than the limit, and `next_cursor` where to go on.
@@ -96,8 +96,8 @@ class _Page:
         self._live = reader.api.cluster.live
 
     async def of_the_past(
-        self, at: str, listed: Callable[..., json_types.TopicsShape], after: str | None
-    ) -> Response[json_types.TopicsShape]:
+        self, at: str, listed: Callable[..., json_types.TopicsView], after: str | None
+    ) -> Response[json_types.TopicsView]:
         """Topics as they were."""
         if not may_describe_some(self._api, self._request):
             self._end = await self._reader.reading.run(self._queries.end, at)
@@ -109,7 +109,7 @@ class _Page:
 
         return await self._reader.answer(listed, at, after, self._limit, may_show, which=self._which)
 
-    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsShape]:
+    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsView]:
         """Topics as they are, by their names."""
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
@@ -125,7 +125,7 @@ class _Page:
         is_shown = may_describe(self._api, self._request, after)
         return await self._answer(after if is_shown else sealed(shard_key(after)))
 
-    async def by_age(self, place: Place) -> Response[json_types.TopicsShape]:
+    async def by_age(self, place: Place) -> Response[json_types.TopicsView]:
         """Topics as they are, the newest first."""
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
@@ -152,7 +152,7 @@ class _Page:
     def _may_show(self, name: str) -> bool:
         return may_describe(self._api, self._request, name)
 
-    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsShape]:
+    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsView]:
         return await self._reader.answer(from_log.topics, self._shown, after, self._end, cursor)
 
 
