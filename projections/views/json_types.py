@@ -108,7 +108,7 @@ class TopicsView(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
 
-class TopicAnswerShape(msgspec.Struct, frozen=True, kw_only=True):
+class TopicAnswerView(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a request: Kafka's error, by name and number (`NONE`, 0), and its message."""
 
     request_id: str
@@ -117,7 +117,7 @@ class TopicAnswerShape(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
+class CreatedShape(TopicAnswerView, frozen=True, kw_only=True):
     """A created topic, or with `validate_only` the one that would have been created, and then without an id.
 
     `status` is `pending` where the wait ended before the topic was complete; `waited_ms` is how long that was.
@@ -134,7 +134,7 @@ class CreatedShape(TopicAnswerShape, frozen=True, kw_only=True):
     waited_ms: int
 
 
-class AlteredShape(TopicAnswerShape, frozen=True, kw_only=True):
+class AlteredShape(TopicAnswerView, frozen=True, kw_only=True):
     """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
 
     name: str
@@ -144,7 +144,7 @@ class AlteredShape(TopicAnswerShape, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
-class DeletedShape(TopicAnswerShape, frozen=True, kw_only=True):
+class DeletedShape(TopicAnswerView, frozen=True, kw_only=True):
     """A deleted topic."""
 
     name: str
