@@ -117,7 +117,7 @@ class TopicAnswerView(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class CreatedShape(TopicAnswerView, frozen=True, kw_only=True):
+class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
     """A created topic, or with `validate_only` the one that would have been created, and then without an id.
 
     `status` is `pending` where the wait ended before the topic was complete; `waited_ms` is how long that was.

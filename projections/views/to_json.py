@@ -110,12 +110,12 @@ def policy(verdict: Verdict | None) -> json_types.PolicyShape | None:
     return shape(json_types.PolicyShape, verdict, observed=observed)
 
 
-def created(answer: Answer, live: Live, validate_only: bool) -> json_types.CreatedShape:
+def created(answer: Answer, live: Live, validate_only: bool) -> json_types.CreatedView:
     """The answer to a create that succeeded, or would have."""
     made = answer.topic
     assert made is not None, "a create that was not refused shows its topic"
     return shape(
-        json_types.CreatedShape,
+        json_types.CreatedView,
         answer,
         error=error_word(answer.code),
         name=made.name,

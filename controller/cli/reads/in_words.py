@@ -73,7 +73,7 @@ def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
         yield "" if number else "configs", f"{name}={value}"
 
 
-def created(one: json_types.CreatedShape, look: Look = PLAIN) -> Iterator[str]:
+def created(one: json_types.CreatedView, look: Look = PLAIN) -> Iterator[str]:
     """What a create has got, or would get."""
     what = "would be created" if one.validate_only else "is created"
     yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"

@@ -106,7 +106,7 @@ class FolderSource:
         with _refusing():
             return from_log.brokers(self._query, at)
 
-    def dry_run(self, create: Create) -> json_types.CreatedShape:
+    def dry_run(self, create: Create) -> json_types.CreatedView:
         """As `Source.dry_run`, by the rules that are in force in the folder."""
         with _refusing():
             command = create_command(
@@ -142,7 +142,7 @@ class FolderSource:
         with _refusing():
             return from_log.explanation(self._query, subject, at=at)
 
-    def create(self, create: Create) -> json_types.CreatedShape:
+    def create(self, create: Create) -> json_types.CreatedView:
         raise SourceError(_STOPPED)
 
     def delete(self, name: str) -> json_types.DeletedShape:

@@ -120,11 +120,11 @@ class Source(Protocol):
         """The brokers and the settings that decide, as of a moment."""
         ...
 
-    def dry_run(self, create: Create) -> json_types.CreatedShape:
+    def dry_run(self, create: Create) -> json_types.CreatedView:
         """The outcome that a create would have; nothing is written."""
         ...
 
-    def create(self, create: Create) -> json_types.CreatedShape:
+    def create(self, create: Create) -> json_types.CreatedView:
         """Create a topic; what it has got."""
         ...
 
@@ -198,13 +198,13 @@ class HttpSource:
     def brokers(self, at: str | None) -> json_types.BrokersShape:
         return self._get(json_types.BrokersShape, "/brokers", at=at)
 
-    def dry_run(self, create: Create) -> json_types.CreatedShape:
+    def dry_run(self, create: Create) -> json_types.CreatedView:
         answer = self._send("POST", "/topics?validate_only=true", msgspec.json.encode(create))
-        return self._decoded(answer, json_types.CreatedShape)
+        return self._decoded(answer, json_types.CreatedView)
 
-    def create(self, create: Create) -> json_types.CreatedShape:
+    def create(self, create: Create) -> json_types.CreatedView:
         answer = self._send("POST", "/topics", msgspec.json.encode(create))
-        return self._decoded(answer, json_types.CreatedShape)
+        return self._decoded(answer, json_types.CreatedView)
 
     def delete(self, name: str) -> json_types.DeletedShape:
         return self._decoded(self._send("DELETE", f"/topics/{quote(name, safe='')}"), json_types.DeletedShape)

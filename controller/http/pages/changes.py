@@ -21,7 +21,7 @@ from controller.http.parameters import At
 from controller.http.paths import altering, overviews, writes
 from controller.http.requests import body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.views.json_types import CreatedShape, ErrorShape
+from projections.views.json_types import CreatedView, ErrorShape
 from projections.views.overview_types import PoliciesView
 
 NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
@@ -52,7 +52,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     """Try a create, or do it."""
     filled = await _checked(request, site)
     is_dry = filled.get("do") != "create"
-    result: CreatedShape | None = None
+    result: CreatedView | None = None
     error: ErrorShape | None = None
     status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
     try:

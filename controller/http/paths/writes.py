@@ -19,7 +19,7 @@ from controller.machine.errors import ErrorCode
 from events.catalog import Assignment
 from events.names import BrokerId, TopicId, TopicName
 from projections.views import to_json
-from projections.views.json_types import CreatedShape, DeletedShape
+from projections.views.json_types import CreatedView, DeletedShape
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -58,7 +58,7 @@ async def create_topic(
     validate_only: Annotated[
         bool, QueryParameter(description="Check everything and show the replicas, create nothing")
     ] = False,
-) -> Response[CreatedShape]:
+) -> Response[CreatedView]:
     """Create a topic, or with `validate_only` show the one that would be created.
 
     201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
@@ -68,7 +68,7 @@ async def create_topic(
 
 async def create(
     api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
-) -> Response[CreatedShape]:
+) -> Response[CreatedView]:
     """The answer to a create. Raises Refused."""
     command = create_command(
         body,
