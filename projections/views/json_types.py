@@ -134,7 +134,7 @@ class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
     waited_ms: int
 
 
-class AlteredShape(TopicAnswerView, frozen=True, kw_only=True):
+class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
     """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
 
     name: str

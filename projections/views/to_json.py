@@ -129,13 +129,13 @@ def created(answer: Answer, live: Live, validate_only: bool) -> json_types.Creat
     )
 
 
-def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_types.AlteredShape:
+def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_types.AlteredView:
     """The answer to a change that succeeded, or would have; `known` is the topic as it is now: where a cluster carries
     changes out, the answer comes without it."""
     topic = answer.topic or known
     assert topic is not None, "a change that succeeded found what it changed"
     return shape(
-        json_types.AlteredShape,
+        json_types.AlteredView,
         answer,
         error=error_word(answer.code),
         name=topic.name,

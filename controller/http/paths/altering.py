@@ -21,7 +21,7 @@ from controller.machine.errors import ErrorCode
 from events.catalog import ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views import to_json
-from projections.views.json_types import AlteredShape
+from projections.views.json_types import AlteredView
 
 
 class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,14 +44,14 @@ async def alter_topic(
     api: NamedDependency[ControllerApi],
     changes: NamedDependency[Changes],
     validate_only: Annotated[bool, QueryParameter(description="Check everything, change nothing")] = False,
-) -> AlteredShape:
+) -> AlteredView:
     """Change the configs of a topic, or add partitions to it."""
     return await alter(api, changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
     api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
-) -> AlteredShape:
+) -> AlteredView:
     """The answer to a change. Raises Refused."""
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
