@@ -144,7 +144,7 @@ class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
     configs: dict[str, str]
 
 
-class DeletedShape(TopicAnswerView, frozen=True, kw_only=True):
+class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
     """A deleted topic."""
 
     name: str

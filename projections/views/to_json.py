@@ -146,13 +146,13 @@ def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_ty
     )
 
 
-def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedShape:
+def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedView:
     """The answer to a delete that succeeded; `known` is the topic as it was when the request came: where a cluster
     deletes it, the answer comes when it is gone."""
     gone = answer.topic or known
     assert gone is not None, "a delete that succeeded found what it deleted"
     error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
-    return shape(json_types.DeletedShape, answer, error=error, name=answer.topic_name, topic_id=topic_id)
+    return shape(json_types.DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
 def refusal(answer: Answer) -> json_types.ErrorShape:

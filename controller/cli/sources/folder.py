@@ -145,7 +145,7 @@ class FolderSource:
     def create(self, create: Create) -> json_types.CreatedView:
         raise SourceError(_STOPPED)
 
-    def delete(self, name: str) -> json_types.DeletedShape:
+    def delete(self, name: str) -> json_types.DeletedView:
         raise SourceError(_STOPPED)
 
     def change(self, name: str, change: Mapping[str, object]) -> None:

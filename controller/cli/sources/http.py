@@ -128,7 +128,7 @@ class Source(Protocol):
         """Create a topic; what it has got."""
         ...
 
-    def delete(self, name: str) -> json_types.DeletedShape:
+    def delete(self, name: str) -> json_types.DeletedView:
         """Delete a topic."""
         ...
 
@@ -206,8 +206,8 @@ class HttpSource:
         answer = self._send("POST", "/topics", msgspec.json.encode(create))
         return self._decoded(answer, json_types.CreatedView)
 
-    def delete(self, name: str) -> json_types.DeletedShape:
-        return self._decoded(self._send("DELETE", f"/topics/{quote(name, safe='')}"), json_types.DeletedShape)
+    def delete(self, name: str) -> json_types.DeletedView:
+        return self._decoded(self._send("DELETE", f"/topics/{quote(name, safe='')}"), json_types.DeletedView)
 
     def change(self, name: str, change: Mapping[str, object]) -> None:
         answer = self._send("PATCH", f"/v1/topics/{quote(name, safe='')}", msgspec.json.encode(change))

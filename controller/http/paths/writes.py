@@ -19,7 +19,7 @@ from controller.machine.errors import ErrorCode
 from events.catalog import Assignment
 from events.names import BrokerId, TopicId, TopicName
 from projections.views import to_json
-from projections.views.json_types import CreatedView, DeletedShape
+from projections.views.json_types import CreatedView, DeletedView
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -91,7 +91,7 @@ async def delete_topic(
     request: HttpRequest,
     api: _Gateway,
     changes: _Changes,
-) -> DeletedShape:
+) -> DeletedView:
     """Delete a topic. Its history stays."""
     denied = api.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
