@@ -160,7 +160,7 @@ class RequestedShape(msgspec.Struct, frozen=True):
     configs: dict[str, str | None]
 
 
-class RequestTopicShape(msgspec.Struct, frozen=True, kw_only=True):
+class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
     """How one topic of a request fared; `error` and `code` are null while the answer is due."""
 
     topic: str
@@ -196,7 +196,7 @@ class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None
     deadline_at: str | None
     deadline_at_ms: int | None
-    topics: tuple[RequestTopicShape, ...]
+    topics: tuple[RequestTopicView, ...]
 
 
 class EndpointShape(msgspec.Struct, frozen=True):

@@ -179,9 +179,9 @@ def request(row: RequestRow) -> json_types.RequestShape:
     return shape(json_types.RequestShape, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
 
 
-def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicShape:
+def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicView:
     return shape(
-        json_types.RequestTopicShape,
+        json_types.RequestTopicView,
         row,
         topic_id=None if row.topic_id is None else topic_id_text(row.topic_id),
         error=None if row.code is None else error_word(row.code),
