@@ -148,7 +148,7 @@ def topic_events(query: Questions, page: json_types.EventsShape, name: str) -> j
     return page
 
 
-def request(query: Questions, request_id: str, at: str | None = None) -> json_types.RequestShape:
+def request(query: Questions, request_id: str, at: str | None = None) -> json_types.RequestView:
     """A request with the outcome of each of its topics, now or as of a moment. Raises NotThere, BadMoment."""
     return to_json.request(query.request(request_id, query.end(at)))
 

@@ -180,7 +180,7 @@ class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
     """What a create wanted; null for a change."""
 
 
-class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """A request and how each of its topics fared."""
 
     request_id: str

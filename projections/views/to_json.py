@@ -173,10 +173,10 @@ def problem(error: json_types.ErrorShape, status: int) -> json_types.ProblemShap
     )
 
 
-def request(row: RequestRow) -> json_types.RequestShape:
+def request(row: RequestRow) -> json_types.RequestView:
     """A request with the outcome of each of its topics."""
     deadline = {"deadline_at": maybe_iso(row.deadline_ms), "deadline_at_ms": row.deadline_ms}
-    return shape(json_types.RequestShape, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
+    return shape(json_types.RequestView, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
 
 
 def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicView:

@@ -55,7 +55,7 @@ def mark_of(outcomes: Iterable[str]) -> str:
     return next((mark for mark in ("bad", "warning") if mark in marks), "good")
 
 
-def request(one: json_types.RequestShape, look: Look) -> Iterator[str]:
+def request(one: json_types.RequestView, look: Look) -> Iterator[str]:
     """One request with how each of its topics fared."""
     how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
     client = f" ({one.client_id})" if one.client_id else ""

@@ -94,7 +94,7 @@ class FolderSource:
         with _refusing():
             return overviews.requests(self._query, wanted, Window(which.since, which.until, which.at, limit, cursor))
 
-    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestView:
         with _refusing():
             return from_log.request(self._query, request_id, at)
 

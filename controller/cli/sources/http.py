@@ -108,7 +108,7 @@ class Source(Protocol):
         """At most `limit` requests, the newest first, or from where `cursor` of an earlier answer says."""
         ...
 
-    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestView:
         """One request with the outcome of each of its topics, as of a moment."""
         ...
 
@@ -188,8 +188,8 @@ class HttpSource:
     def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
         return self._get(overview_types.RequestsView, "/v1/requests", limit=limit, cursor=cursor, **which.parameters)
 
-    def request(self, request_id: str, at: str | None = None) -> json_types.RequestShape:
-        return self._get(json_types.RequestShape, f"/requests/{quote(request_id, safe='')}", at=at)
+    def request(self, request_id: str, at: str | None = None) -> json_types.RequestView:
+        return self._get(json_types.RequestView, f"/requests/{quote(request_id, safe='')}", at=at)
 
     def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
         parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}

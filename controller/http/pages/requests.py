@@ -15,7 +15,7 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, From, Limit, To
 from controller.http.paths import overviews, reads
 from controller.http.paths.overviews import Outcome
-from projections.views.json_types import ExplanationShape, RequestShape
+from projections.views.json_types import ExplanationShape, RequestView
 from projections.views.overview_types import RequestsView
 
 OUTCOMES = (
@@ -72,7 +72,7 @@ async def request_(
     request_id: FromPath[str], request: HttpRequest, site: NamedDependency[Site], at: At = None
 ) -> Response[bytes]:
     """One request."""
-    one: RequestShape = await site.shown(reads.request_, request, request_id=request_id, at=at)
+    one: RequestView = await site.shown(reads.request_, request, request_id=request_id, at=at)
     chain: ExplanationShape = await site.shown(reads.explanation, request, subject=request_id, at=at, of="request")
     follow = f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW
     return await site.page(

@@ -79,7 +79,7 @@ async def topic_events(
 @get("/requests/{request_id:str}")
 async def request_(
     request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.RequestShape]:
+) -> Response[json_types.RequestView]:
     """One request and how each of its topics fared."""
     await reader.need_request(request, request_id)
     return await reader.answer(from_log.request, request_id, at)
