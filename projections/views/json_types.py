@@ -207,7 +207,7 @@ class EndpointShape(msgspec.Struct, frozen=True):
     port: int
 
 
-class BrokerShape(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     """A registered broker; `changed_at` and `reason` say since when and why it is fenced or live."""
 
     broker_id: int
@@ -229,7 +229,7 @@ class BrokerShape(msgspec.Struct, frozen=True, kw_only=True):
 class BrokersShape(msgspec.Struct, frozen=True):
     """The brokers by id, the ids of the live ones, and the settings that decide, by Kafka's names."""
 
-    brokers: tuple[BrokerShape, ...]
+    brokers: tuple[BrokerView, ...]
     live: tuple[int, ...]
     settings: dict[str, str]
     release: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.policy.in_force import PolicyInForce
-from projections.views.json_types import AsOfView, BrokerShape, EventShape
+from projections.views.json_types import AsOfView, BrokerView, EventShape
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class BrokerInFullShape(BrokerShape, frozen=True, kw_only=True):
+class BrokerInFullShape(BrokerView, frozen=True, kw_only=True):
     """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
     it has, null of a past with too many events or topics to count."""
 

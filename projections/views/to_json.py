@@ -209,10 +209,10 @@ def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersShape:
     return json_types.BrokersShape(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, as_of(moment))
 
 
-def broker(row: BrokerRow) -> json_types.BrokerShape:
+def broker(row: BrokerRow) -> json_types.BrokerView:
     """A broker."""
     endpoints = tuple(shape(json_types.EndpointShape, one) for one in row.endpoints)
-    return shape(json_types.BrokerShape, row, endpoints=endpoints)
+    return shape(json_types.BrokerView, row, endpoints=endpoints)
 
 
 def event(record: Recorded, partition: int | None = None) -> json_types.EventShape:

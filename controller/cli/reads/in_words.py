@@ -104,7 +104,7 @@ def brokers(answer: json_types.BrokersShape, look: Look = PLAIN) -> Iterator[str
     yield from look.table(header, (_broker_row(one, look.wide) for one in answer.brokers))
 
 
-def _broker_row(one: json_types.BrokerShape, wide: bool) -> tuple[object, ...]:
+def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
     cordoned = ", cordoned" if one.cordoned else ""
     state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
