@@ -107,7 +107,7 @@ def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicView:
     return to_json.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))
 
 
-def brokers(query: Questions, at: str | None) -> json_types.BrokersShape:
+def brokers(query: Questions, at: str | None) -> json_types.BrokersView:
     """The brokers and settings at a moment. Raises BadMoment."""
     end = query.end(at)
     return to_json.brokers(query.cluster_at(end), query.as_of(end))

@@ -226,7 +226,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class BrokersShape(msgspec.Struct, frozen=True):
+class BrokersView(msgspec.Struct, frozen=True):
     """The brokers by id, the ids of the live ones, and the settings that decide, by Kafka's names."""
 
     brokers: tuple[BrokerView, ...]

@@ -203,10 +203,10 @@ def _requested(row: Requested) -> json_types.RequestedShape:
     return shape(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
 
 
-def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersShape:
+def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersView:
     """The brokers and the settings."""
     by_id = tuple(broker(row.brokers[broker_id]) for broker_id in sorted(row.brokers))
-    return json_types.BrokersShape(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, as_of(moment))
+    return json_types.BrokersView(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, as_of(moment))
 
 
 def broker(row: BrokerRow) -> json_types.BrokerView:

@@ -94,7 +94,7 @@ def partitions(all_of_them: Sequence[json_types.PartitionView], look: Look = PLA
     yield from look.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
 
 
-def brokers(answer: json_types.BrokersShape, look: Look = PLAIN) -> Iterator[str]:
+def brokers(answer: json_types.BrokersView, look: Look = PLAIN) -> Iterator[str]:
     """The brokers, live and fenced."""
     if not answer.brokers:
         yield f"There are no brokers{lines.when(answer.as_of)}."
@@ -112,7 +112,7 @@ def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
 
 
-def settings(answer: json_types.BrokersShape, chosen: dict[str, str], look: Look = PLAIN) -> Iterator[str]:
+def settings(answer: json_types.BrokersView, chosen: dict[str, str], look: Look = PLAIN) -> Iterator[str]:
     """The settings that decide."""
     yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""

@@ -102,7 +102,7 @@ class FolderSource:
         with _refusing():
             return difference(self._query, since, until, cursor, limit)
 
-    def brokers(self, at: str | None) -> json_types.BrokersShape:
+    def brokers(self, at: str | None) -> json_types.BrokersView:
         with _refusing():
             return from_log.brokers(self._query, at)
 

@@ -116,7 +116,7 @@ class Source(Protocol):
         """What is different between two moments (None: now), at most `limit` topics of it."""
         ...
 
-    def brokers(self, at: str | None) -> json_types.BrokersShape:
+    def brokers(self, at: str | None) -> json_types.BrokersView:
         """The brokers and the settings that decide, as of a moment."""
         ...
 
@@ -195,8 +195,8 @@ class HttpSource:
         parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}
         return self._get(DifferenceShape, "/v1/diff", **parameters)
 
-    def brokers(self, at: str | None) -> json_types.BrokersShape:
-        return self._get(json_types.BrokersShape, "/brokers", at=at)
+    def brokers(self, at: str | None) -> json_types.BrokersView:
+        return self._get(json_types.BrokersView, "/brokers", at=at)
 
     def dry_run(self, create: Create) -> json_types.CreatedView:
         answer = self._send("POST", "/topics?validate_only=true", msgspec.json.encode(create))

@@ -17,7 +17,7 @@ from controller.http.parameters import At, Cursor, EventOrder, EventType, From, 
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
 from projections.views.difference_types import DifferenceShape
-from projections.views.json_types import BrokersShape, EventsShape
+from projections.views.json_types import BrokersView, EventsShape
 from projections.views.overview_types import BrokerInFullShape
 from projections.views.quorum_types import QuorumView
 
@@ -27,7 +27,7 @@ TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 @get("/brokers")
 async def brokers(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     """The brokers, and the settings that decide."""
-    found: BrokersShape = await site.shown(reads.brokers, request, at=at)
+    found: BrokersView = await site.shown(reads.brokers, request, at=at)
     loads = site.api.store.durable_tallies.brokers if at is None else {}
     return await site.page(
         request, "brokers.html", at=at, as_of=found.as_of, follow=FOLLOW, command=("brokers",), found=found, loads=loads

@@ -14,7 +14,7 @@ from controller.http.paths import log_heads, overviews, reads
 from events.logs.heads import Head
 from events.logs.log import LogError
 from projections.store.tree import TreeBehind
-from projections.views.json_types import BrokersShape
+from projections.views.json_types import BrokersView
 from projections.views.overview_types import SummaryView
 
 _NO_CLUSTER = "Brokers, what waits and all requests are for who may describe the cluster, and this login may not."
@@ -26,7 +26,7 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
     summary: SummaryView = await site.shown(overviews.summary, request, at=at)
-    brokers: BrokersShape = await site.shown(reads.brokers, request, at=at)
+    brokers: BrokersView = await site.shown(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
         with suppress(TreeBehind, LogError):  # of a long log of an earlier release it is being made

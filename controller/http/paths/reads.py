@@ -86,7 +86,7 @@ async def request_(
 
 
 @get("/brokers")
-async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersShape]:
+async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersView]:
     """The brokers, live and fenced, and the settings that decide."""
     reader.need(request)
     return await reader.answer(from_log.brokers, at)
