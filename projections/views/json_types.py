@@ -236,7 +236,7 @@ class BrokersView(msgspec.Struct, frozen=True):
     as_of: AsOfView
 
 
-class CauseShape(msgspec.Struct, frozen=True):
+class CauseView(msgspec.Struct, frozen=True):
     """The command that led to an event."""
 
     command: str
@@ -253,7 +253,7 @@ class EventShape(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     text: str
     """What it says, in words."""
-    cause: CauseShape
+    cause: CauseView
     fields: dict[str, Any]
     partition: int | None = None
 
@@ -282,7 +282,7 @@ class StepShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     event: str
     text: str
     because: str
-    cause: CauseShape
+    cause: CauseView
     partition: int | None = None
 
 

@@ -222,7 +222,7 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventSha
         record,
         type=type(record.event).__name__,
         text=recorded_in_words(record),
-        cause=shape(json_types.CauseShape, record.cause),
+        cause=shape(json_types.CauseView, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,
     )
@@ -263,4 +263,4 @@ def explanation(chain: Explanation) -> json_types.ExplanationShape:
 
 
 def _step(step: Step) -> json_types.StepShape:
-    return shape(json_types.StepShape, step, cause=shape(json_types.CauseShape, step))
+    return shape(json_types.StepShape, step, cause=shape(json_types.CauseView, step))

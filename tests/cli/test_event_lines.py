@@ -12,13 +12,13 @@ import pytest
 from controller.cli.reads import bursts
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
 from controller.cli.terminal.printing import Look
-from projections.views.json_types import CauseShape, EventShape
+from projections.views.json_types import CauseView, EventShape
 
 AT = "2026-07-17T10:00:00.000Z"
 
 
 def event(offset: int, kind: str, command: str = "ReviewTopics", text: str = "…", **fields: Any) -> EventShape:
-    return EventShape(offset, AT, 0, kind, text, CauseShape(command, f"review-{command}"), fields)
+    return EventShape(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
 
 
 def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventShape:

@@ -10,7 +10,7 @@ import pytest
 from controller.cli.reads.request_words import mark_of
 from projections.text.explain import STEPS_FIRST
 from projections.views import lines as in_lines
-from projections.views.json_types import CauseShape, ExplanationShape, StepShape
+from projections.views.json_types import CauseView, ExplanationShape, StepShape
 from tests.cli.commands import Run, columns
 
 
@@ -77,7 +77,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
             event="IsrChanged",
             text=f"step {number}",
             because="broker 3 is fenced" if number < 2 else "",
-            cause=CauseShape("ReviewTopics", "r"),
+            cause=CauseView("ReviewTopics", "r"),
         )
         for number in range(STEPS_FIRST + 2)
     )
