@@ -18,7 +18,7 @@ from controller.machine.errors import ErrorCode
 from projections.queries.listing import Listing, Place, cursor_of, listing
 from projections.queries.query import Questions
 from projections.views import to_json
-from projections.views.json_types import EventShape
+from projections.views.json_types import EventView
 
 FOLLOWERS_MAX = 64  # each holds a connection and a queue
 OF_ONE_MAX = FOLLOWERS_MAX // 2  # of one address, so that there is room for others
@@ -28,17 +28,17 @@ SIGN_OF_LIFE_S = 10.0  # proxies close what is silent for longer, often after 60
 
 _encode = msgspec.json.Encoder().encode
 
-Form = Callable[[Sequence[EventShape], Place], bytes]
+Form = Callable[[Sequence[EventView], Place], bytes]
 """Writes some events, with the place after them; without events, a sign of life."""
 
 
-def ndjson(events: Sequence[EventShape], reached: Place) -> bytes:
+def ndjson(events: Sequence[EventView], reached: Place) -> bytes:
     """One JSON object a line; a sign of life is an empty line."""
     del reached
     return b"".join(_encode(one) + b"\n" for one in events) or b"\n"
 
 
-def server_sent(events: Sequence[EventShape], reached: Place) -> bytes:
+def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
     """Server-sent events, as browsers read them (WHATWG HTML): the last of those written together has the cursor to go
     on at as its id, which a browser that lost the connection sends back; a sign of life is a comment."""
     if not events:

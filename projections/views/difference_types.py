@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from projections.queries.differences import Change
-from projections.views.json_types import AsOfView, EventShape
+from projections.views.json_types import AsOfView, EventView
 
 
 class ValueShape(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class ClusterDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
     release: ValueShape | None
     acls_added: tuple[str, ...]
     acls_removed: tuple[str, ...]
-    changes: tuple[EventShape, ...]
+    changes: tuple[EventView, ...]
     more: bool
 
 

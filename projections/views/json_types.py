@@ -243,7 +243,7 @@ class CauseView(msgspec.Struct, frozen=True):
     request_id: str
 
 
-class EventShape(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event; `fields` are those of its type in `events/catalog.py`. `partition` is there where the log has several,
     each with offsets of its own."""
 
@@ -265,7 +265,7 @@ class EventsShape(msgspec.Struct, frozen=True, omit_defaults=True):
     The events of several partitions are in the order of their times.
     """
 
-    events: tuple[EventShape, ...]
+    events: tuple[EventView, ...]
     next: int | None
     end: int
     """The offset that the next event will have; of several partitions how many events they have together."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.policy.in_force import PolicyInForce
-from projections.views.json_types import AsOfView, BrokerView, EventShape
+from projections.views.json_types import AsOfView, BrokerView, EventView
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ class BrokerInFullShape(BrokerView, frozen=True, kw_only=True):
 
     leaders: int | None
     replicas: int | None
-    events: tuple[EventShape, ...]
+    events: tuple[EventView, ...]
     as_of: AsOfView
 
 

@@ -215,10 +215,10 @@ def broker(row: BrokerRow) -> json_types.BrokerView:
     return shape(json_types.BrokerView, row, endpoints=endpoints)
 
 
-def event(record: Recorded, partition: int | None = None) -> json_types.EventShape:
+def event(record: Recorded, partition: int | None = None) -> json_types.EventView:
     """An event with its fields."""
     return shape(
-        json_types.EventShape,
+        json_types.EventView,
         record,
         type=type(record.event).__name__,
         text=recorded_in_words(record),

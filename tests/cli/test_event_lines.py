@@ -12,16 +12,16 @@ import pytest
 from controller.cli.reads import bursts
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
 from controller.cli.terminal.printing import Look
-from projections.views.json_types import CauseView, EventShape
+from projections.views.json_types import CauseView, EventView
 
 AT = "2026-07-17T10:00:00.000Z"
 
 
-def event(offset: int, kind: str, command: str = "ReviewTopics", text: str = "…", **fields: Any) -> EventShape:
-    return EventShape(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
+def event(offset: int, kind: str, command: str = "ReviewTopics", text: str = "…", **fields: Any) -> EventView:
+    return EventView(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
 
 
-def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventShape:
+def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventView:
     return event(offset, kind, **{"topic": "t", "partition": offset, "reason": "live brokers changed", **fields})
 
 
@@ -55,7 +55,7 @@ def test_columns_stay_where_they_are() -> None:
     assert next(in_columns(iter(lines), Look(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
 
 
-def refusal(offset: int, kind: str, **fields: Any) -> EventShape:
+def refusal(offset: int, kind: str, **fields: Any) -> EventView:
     known = {"topic": "t", "request_id": "r", "error_code": 36, "message": "it is there"}
     return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})
 
@@ -90,7 +90,7 @@ def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bursts, "QUIET_S", 60.0)
     may_end = Event()
 
-    def source() -> Iterator[EventShape]:
+    def source() -> Iterator[EventView]:
         yield event(0, "BrokerFenced", "FenceBroker", broker_id=3)
         yield from (change(n) for n in range(1, 101))
         yield event(101, "BrokerUnfenced", "UnfenceBroker", broker_id=3)

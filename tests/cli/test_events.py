@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.cli.reads import event_lines
-from projections.views.json_types import EventShape
+from projections.views.json_types import EventView
 from tests.cli.commands import Run
 from tests.http.service import service
 
@@ -89,7 +89,7 @@ def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> No
 async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[int] = []
 
-    def as_json(event: EventShape) -> str:
+    def as_json(event: EventView) -> str:
         printed.append(event.offset)
         return msgspec.json.encode(event).decode()
 

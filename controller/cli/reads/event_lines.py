@@ -19,7 +19,7 @@ from controller.cli.reads.bursts import bursts
 from controller.cli.terminal.printing import Look, as_json, as_yaml, look
 from controller.cli.terminal.tables import harmless, painted
 from projections.text.wording import many
-from projections.views.json_types import EventShape
+from projections.views.json_types import EventView
 from projections.views.lines import place
 
 FOLDED_AT_LEAST = 4
@@ -44,7 +44,7 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
-def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iterator[str]:
+def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Iterator[str]:
     """Events in the format that is wanted; for people as they come, where they are followed."""
     match options.output:
         case "json":
@@ -62,18 +62,18 @@ def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iter
             return (harmless(line, how.colour) for line in in_columns(each, how, 0 if options.follow else AHEAD))
 
 
-def _may_go_on(event: EventShape) -> bool:
+def _may_go_on(event: EventView) -> bool:
     return event.type in OF_PARTITION or event.type in REFUSED
 
 
-def line_of(event: EventShape) -> Line:
+def line_of(event: EventView) -> Line:
     """One event."""
     topic, request = event.fields.get("topic"), event.fields.get("request_id")
     where = place(event.partition, event.offset)
     return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)
 
 
-def folded(events: Iterable[EventShape]) -> Iterator[Line]:
+def folded(events: Iterable[EventView]) -> Iterator[Line]:
     """Lines of events, in order, with what belongs together in one."""
     for key, run in groupby(events, _run_of):
         if key is None:
@@ -82,7 +82,7 @@ def folded(events: Iterable[EventShape]) -> Iterator[Line]:
             yield from _changes(run)
 
 
-def _changes(run: Iterator[EventShape]) -> Iterator[Line]:
+def _changes(run: Iterator[EventView]) -> Iterator[Line]:
     """A run of changes of partitions."""
     first = list(islice(run, FOLDED_AT_LEAST))
     if len(first) < FOLDED_AT_LEAST:
@@ -91,14 +91,14 @@ def _changes(run: Iterator[EventShape]) -> Iterator[Line]:
         yield _counted(first, run)
 
 
-def _run_of(event: EventShape) -> tuple[object, ...] | None:
+def _run_of(event: EventView) -> tuple[object, ...] | None:
     """What events have in common that are shown as one; None for an event that stands for itself."""
     if event.type not in OF_PARTITION:
         return None
     return event.partition, event.cause.command, event.fields.get("reason", "")
 
 
-def _counted(first: list[EventShape], more: Iterator[EventShape]) -> Line:
+def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
     """A run of changes of partitions, counted as they come: a run may be long."""
     topics: set[str] = set()
     partitions: set[tuple[str, int]] = set()
@@ -124,9 +124,9 @@ def _counted(first: list[EventShape], more: Iterator[EventShape]) -> Line:
     return Line(where, first[0].at, "PartitionsChanged", topic, first[0].cause.request_id, text)
 
 
-def _refusals_once(events: Iterable[EventShape]) -> Iterator[Line]:
+def _refusals_once(events: Iterable[EventView]) -> Iterator[Line]:
     """Lines of events; the answer that repeats a refusal only says when the client had it."""
-    refused: EventShape | None = None
+    refused: EventView | None = None
     for event in events:
         if refused is not None:
             if _repeats(refused, event):
@@ -143,7 +143,7 @@ def _refusals_once(events: Iterable[EventShape]) -> Iterator[Line]:
         yield line_of(refused)
 
 
-def _repeats(refused: EventShape, event: EventShape) -> bool:
+def _repeats(refused: EventView, event: EventView) -> bool:
     same = ("request_id", "topic", "error_code", "message")
     return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
 

@@ -16,7 +16,7 @@ from controller.cli.terminal.usage import complain, count, named
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source, Which
-    from projections.views.json_types import EventShape
+    from projections.views.json_types import EventView
 
 TAIL_MAX = 100_000
 NO_REQUEST: Final = (
@@ -76,7 +76,7 @@ def _events(options: argparse.Namespace, source: Source) -> int:
     return common.DONE
 
 
-def _chosen(options: argparse.Namespace, source: Source, which: Which) -> Iterator[EventShape]:
+def _chosen(options: argparse.Namespace, source: Source, which: Which) -> Iterator[EventView]:
     """The events that are wanted, in order. Raises Misuse."""
     if options.start is not None and options.since is not None:
         raise common.Misuse("--from and --since both say where to begin: give one")
@@ -108,7 +108,7 @@ def _first_from(at_ms: int, source: Source, which: Which) -> int:
     return 0 if several else before.end
 
 
-def _newest_first(options: argparse.Namespace, source: Source, which: Which) -> Iterator[EventShape]:
+def _newest_first(options: argparse.Namespace, source: Source, which: Which) -> Iterator[EventView]:
     """The events that there are, from the last one back to where the wanted ones begin."""
     first = options.start if options.start is not None else options.since
     since_ms = None if first is None else _ms(str(first))
@@ -123,10 +123,10 @@ def _newest_first(options: argparse.Namespace, source: Source, which: Which) -> 
         page = source.events(0, common.PAGE, which, page.next_cursor, newest=True)
 
 
-def _filter(options: argparse.Namespace) -> Callable[[EventShape], bool]:
+def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
     since_ms = None if options.since is None else _ms(options.since)
 
-    def is_wanted(event: EventShape) -> bool:
+    def is_wanted(event: EventView) -> bool:
         return (
             (since_ms is None or event.at_ms >= since_ms)
             and (options.type is None or event.type in options.type)
@@ -160,7 +160,7 @@ def _nothing_found(options: argparse.Namespace, source: Source) -> int:
     return common.DONE
 
 
-def recorded(start: int, which: Which, source: Source) -> Iterator[EventShape]:
+def recorded(start: int, which: Which, source: Source) -> Iterator[EventView]:
     """The events from an offset on, page by page."""
     page = source.events(start, common.PAGE, which)
     yield from page.events

@@ -129,7 +129,7 @@ class FolderSource:
         with _refusing():
             return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
 
-    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
+    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
     def proof(self, wanted: Wanted) -> Proof:

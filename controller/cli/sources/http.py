@@ -143,7 +143,7 @@ class Source(Protocol):
         `newest` the newest first, wherever `start` is."""
         ...
 
-    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
+    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         """Events from offset `start` on (None: those that come from now on), and each new one as it is written; ends
         only by an error."""
         ...
@@ -221,13 +221,13 @@ class HttpSource:
             parameters |= {"from": None, "order": "newest"}
         return self._get(json_types.EventsShape, "/v1/events", **parameters, **which.parameters)
 
-    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventShape]:
+    def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         """As `Source` has it. Raises SourceError when the service stops too."""
         path = _with_parameters("/events/follow", {"from": start, **which.parameters})
         answer = self._send("GET", path)
         if answer.status != 200:
-            self._decoded(answer, json_types.EventShape)
-        decode = msgspec.json.Decoder(json_types.EventShape).decode
+            self._decoded(answer, json_types.EventView)
+        decode = msgspec.json.Decoder(json_types.EventView).decode
         try:
             while line := answer.readline(_ANSWER_BYTES_MAX + 1):
                 if len(line) > _ANSWER_BYTES_MAX:
