@@ -125,7 +125,7 @@ def events(
     kind: str | None = None,
     newest: bool = False,
     at: str | None = None,
-) -> json_types.EventsShape:
+) -> json_types.EventsView:
     """A page of events: all, or those of a topic, of a request, of a partition, or of a kind; with `newest` the newest
     first, and then `start` is not looked at. Raises BadPlace, BadMoment."""
     found, which = (
@@ -141,7 +141,7 @@ def events(
     return to_json.events(page, end)
 
 
-def topic_events(query: Questions, page: json_types.EventsShape, name: str) -> json_types.EventsShape:
+def topic_events(query: Questions, page: json_types.EventsView, name: str) -> json_types.EventsView:
     """A page of the events of a name. Raises NoTopic where there never was one."""
     if not page.events and next(query.of_topic(name).topic_events(name), None) is None:
         raise NoTopic(f"no event speaks of a topic {name!r}")

@@ -258,7 +258,7 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
     partition: int | None = None
 
 
-class EventsShape(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of events; `next_cursor` is what to give as `cursor` for the next one, missing where these are the last.
 
     Where the oldest come first and the page shows one partition, `next` is the same as an offset for `from`, else null.

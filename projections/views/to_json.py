@@ -228,13 +228,13 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventVie
     )
 
 
-def events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsShape:
+def events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsView:
     """A page of events."""
     shown = tuple(event(record, partition) for partition, record in page.events)
     if page.next_place is None:
-        return json_types.EventsShape(shown, None, sum(end))
+        return json_types.EventsView(shown, None, sum(end))
     following = page.next_place[0] if len(end) == 1 and not newest else None
-    return json_types.EventsShape(shown, following, sum(end), cursor_of(page.next_place))
+    return json_types.EventsView(shown, following, sum(end), cursor_of(page.next_place))
 
 
 def _fields(fact: msgspec.Struct) -> dict[str, object]:

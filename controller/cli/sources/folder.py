@@ -124,7 +124,7 @@ class FolderSource:
 
     def events(
         self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
-    ) -> json_types.EventsShape:
+    ) -> json_types.EventsView:
         of = (which.topic, which.request_id, which.partition)
         with _refusing():
             return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)

@@ -138,7 +138,7 @@ class Source(Protocol):
 
     def events(
         self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
-    ) -> json_types.EventsShape:
+    ) -> json_types.EventsView:
         """At most `limit` events from offset `start` on, or from where `cursor` of an earlier answer says; with
         `newest` the newest first, wherever `start` is."""
         ...
@@ -215,11 +215,11 @@ class HttpSource:
 
     def events(
         self, start: int, limit: int, which: Which, cursor: str | None = None, *, newest: bool = False
-    ) -> json_types.EventsShape:
+    ) -> json_types.EventsView:
         parameters: dict[str, object] = {"from": start if cursor is None else None, "cursor": cursor, "limit": limit}
         if newest:
             parameters |= {"from": None, "order": "newest"}
-        return self._get(json_types.EventsShape, "/v1/events", **parameters, **which.parameters)
+        return self._get(json_types.EventsView, "/v1/events", **parameters, **which.parameters)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         """As `Source` has it. Raises SourceError when the service stops too."""

@@ -17,7 +17,7 @@ from controller.http.parameters import At, Cursor, EventOrder, EventType, From, 
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
 from projections.views.difference_types import DifferenceShape
-from projections.views.json_types import BrokersView, EventsShape
+from projections.views.json_types import BrokersView, EventsView
 from projections.views.overview_types import BrokerInFullShape
 from projections.views.quorum_types import QuorumView
 
@@ -72,7 +72,7 @@ async def events(
     at: At = None,
 ) -> Response[bytes]:
     """Events, the newest first."""
-    page: EventsShape = await site.shown(
+    page: EventsView = await site.shown(
         reads.events,
         request,
         topic=topic,

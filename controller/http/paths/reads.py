@@ -63,11 +63,11 @@ async def topic_events(
     order: EventOrder = "oldest",
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsShape]:
+) -> Response[json_types.EventsView]:
     """The events of a name, of all topics that ever had it, refused requests among them."""
     reader.need(request, name)
 
-    def page(queries: Questions) -> json_types.EventsShape:
+    def page(queries: Questions) -> json_types.EventsView:
         found = from_log.events(
             queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
         )
@@ -105,7 +105,7 @@ async def events(
     partition: Partition = None,
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsShape]:
+) -> Response[json_types.EventsView]:
     """Events in order: all, or those of a topic, of a request, or of a type.
 
     Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
