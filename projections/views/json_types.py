@@ -272,7 +272,7 @@ class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
     next_cursor: str | None = None
 
 
-class StepShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event of a chain; `after_ms` since the first; `because` names the change of brokers that it follows from."""
 
     offset: int
@@ -292,7 +292,7 @@ class ExplanationShape(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     kind: str
     summary: str
-    steps: tuple[StepShape, ...]
+    steps: tuple[StepView, ...]
     omitted: int
 
 

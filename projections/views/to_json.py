@@ -262,5 +262,5 @@ def explanation(chain: Explanation) -> json_types.ExplanationShape:
     return shape(json_types.ExplanationShape, chain, steps=tuple(map(_step, chain.steps)))
 
 
-def _step(step: Step) -> json_types.StepShape:
-    return shape(json_types.StepShape, step, cause=shape(json_types.CauseView, step))
+def _step(step: Step) -> json_types.StepView:
+    return shape(json_types.StepView, step, cause=shape(json_types.CauseView, step))

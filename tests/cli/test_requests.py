@@ -10,7 +10,7 @@ import pytest
 from controller.cli.reads.request_words import mark_of
 from projections.text.explain import STEPS_FIRST
 from projections.views import lines as in_lines
-from projections.views.json_types import CauseView, ExplanationShape, StepShape
+from projections.views.json_types import CauseView, ExplanationShape, StepView
 from tests.cli.commands import Run, columns
 
 
@@ -69,7 +69,7 @@ def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
 
 def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped: Path) -> None:
     steps = tuple(
-        StepShape(
+        StepView(
             offset=number,
             at="2026-07-17T10:00:00.000Z",
             at_ms=0,
