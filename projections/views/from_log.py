@@ -158,7 +158,7 @@ def explanation(
     subject: str,
     of: Callable[[Questions, str, str | None], Explanation] = explain,
     at: str | None = None,
-) -> json_types.ExplanationShape:
+) -> json_types.ExplanationView:
     """The chain of events behind a topic or a request; `of` says which of the two it is to be. Raises NotThere,
     BadMoment."""
     return to_json.explanation(of(query, subject, at))

@@ -286,7 +286,7 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: int | None = None
 
 
-class ExplanationShape(msgspec.Struct, frozen=True, kw_only=True):
+class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     """The chain of events behind a topic or a request; `omitted` steps of a long one are left out of its middle."""
 
     subject: str

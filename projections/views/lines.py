@@ -40,7 +40,7 @@ def place(partition: int | None, offset: int) -> str:
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
-def explanation(chain: json_types.ExplanationShape, terminal: int | None = None) -> Iterator[str]:
+def explanation(chain: json_types.ExplanationView, terminal: int | None = None) -> Iterator[str]:
     """A chain of events with times and causes; words are wrapped at the width of a terminal."""
     yield from _wrapped("", chain.summary, terminal)
     yield ""

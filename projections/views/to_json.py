@@ -257,9 +257,9 @@ def _plain(name: str, value: object) -> object:
     return [_nested(one) if isinstance(one, msgspec.Struct) else one for one in value]
 
 
-def explanation(chain: Explanation) -> json_types.ExplanationShape:
+def explanation(chain: Explanation) -> json_types.ExplanationView:
     """A chain of events in words."""
-    return shape(json_types.ExplanationShape, chain, steps=tuple(map(_step, chain.steps)))
+    return shape(json_types.ExplanationView, chain, steps=tuple(map(_step, chain.steps)))
 
 
 def _step(step: Step) -> json_types.StepView:

@@ -10,7 +10,7 @@ import pytest
 from controller.cli.reads.request_words import mark_of
 from projections.text.explain import STEPS_FIRST
 from projections.views import lines as in_lines
-from projections.views.json_types import CauseView, ExplanationShape, StepView
+from projections.views.json_types import CauseView, ExplanationView, StepView
 from tests.cli.commands import Run, columns
 
 
@@ -81,7 +81,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
         )
         for number in range(STEPS_FIRST + 2)
     )
-    chain = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
+    chain = ExplanationView(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
     lines = [line.strip() for line in in_lines.explanation(chain)]
     assert [line for line in lines if line.startswith("…")] == [
         "… 7 steps are left out; `topicwright events` shows all …"

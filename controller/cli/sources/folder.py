@@ -138,7 +138,7 @@ class FolderSource:
         with _refusing():
             return prove(self._query, wanted, _kept_head)
 
-    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
         with _refusing():
             return from_log.explanation(self._query, subject, at=at)
 

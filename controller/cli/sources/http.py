@@ -152,7 +152,7 @@ class Source(Protocol):
         """That events are in the log."""
         ...
 
-    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
         """The chain of events of a topic or a request up to a moment, in words."""
         ...
 
@@ -238,8 +238,8 @@ class HttpSource:
             raise self._unreachable(error) from error
         raise SourceError(f"the service at {self._address} has stopped")
 
-    def explain(self, subject: str, at: str | None) -> json_types.ExplanationShape:
-        return self._get(json_types.ExplanationShape, f"/explain/{quote(subject, safe='')}", at=at)
+    def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
+        return self._get(json_types.ExplanationView, f"/explain/{quote(subject, safe='')}", at=at)
 
     def proof(self, wanted: Wanted) -> Proof:
         """As `Source` has it, by a head that is signed where the service has a key."""

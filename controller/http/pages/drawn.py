@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from projections.views.json_types import ExplanationShape, PartitionView
+from projections.views.json_types import ExplanationView, PartitionView
 
 STEPS_SHOWN_MAX = 200
 WIDTH = 1000
@@ -35,7 +35,7 @@ class Bar(msgspec.Struct, frozen=True):
     width: float
 
 
-def waterfall(chain: ExplanationShape) -> tuple[Bar, ...]:
+def waterfall(chain: ExplanationView) -> tuple[Bar, ...]:
     """The steps of a request, one after the other; the first of a long one."""
     steps = chain.steps[:STEPS_SHOWN_MAX]
     total, before, bars = max((step.after_ms for step in steps), default=0) or 1, 0, []

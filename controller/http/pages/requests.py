@@ -15,7 +15,7 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, From, Limit, To
 from controller.http.paths import overviews, reads
 from controller.http.paths.overviews import Outcome
-from projections.views.json_types import ExplanationShape, RequestView
+from projections.views.json_types import ExplanationView, RequestView
 from projections.views.overview_types import RequestsView
 
 OUTCOMES = (
@@ -73,7 +73,7 @@ async def request_(
 ) -> Response[bytes]:
     """One request."""
     one: RequestView = await site.shown(reads.request_, request, request_id=request_id, at=at)
-    chain: ExplanationShape = await site.shown(reads.explanation, request, subject=request_id, at=at, of="request")
+    chain: ExplanationView = await site.shown(reads.explanation, request, subject=request_id, at=at, of="request")
     follow = f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW
     return await site.page(
         request,
@@ -93,5 +93,5 @@ async def explanation(
     subject: FromPath[str], request: HttpRequest, site: NamedDependency[Site], at: At = None
 ) -> Response[bytes]:
     """The chain of events behind a topic or a request."""
-    chain: ExplanationShape = await site.shown(reads.explanation, request, subject=subject, at=at)
+    chain: ExplanationView = await site.shown(reads.explanation, request, subject=subject, at=at)
     return await site.page(request, "explain.html", at=at, command=("explain", subject), chain=chain)

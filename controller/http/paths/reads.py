@@ -151,7 +151,7 @@ async def explanation(
         Literal["topic", "request"] | None,
         QueryParameter(description="Which it is to be, where a topic may be called as a request"),
     ] = None,
-) -> Response[json_types.ExplanationShape]:
+) -> Response[json_types.ExplanationView]:
     """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
     if of == "topic":
         reader.need(request, subject)
