@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 
 from controller.controller_api import ControllerApi
 from controller.http.metrics import CONTENT_TYPE, Metrics
-from projections.views.json_types import HealthShape
+from projections.views.json_types import HealthView
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
 """What is for everybody at any time: whoever restarts a service has no password, and comes when it is busy."""
@@ -20,19 +20,19 @@ WhyNot = Callable[[], str | None]
 
 
 @get("/health/live")
-async def live() -> HealthShape:
+async def live() -> HealthView:
     """200 for as long as the process answers at all."""
-    return HealthShape(status="live")
+    return HealthView(status="live")
 
 
 @get("/health/ready")
-async def ready(why_not: NamedDependency[WhyNot], trouble: NamedDependency[WhyNot]) -> Response[HealthShape]:
+async def ready(why_not: NamedDependency[WhyNot], trouble: NamedDependency[WhyNot]) -> Response[HealthView]:
     """200 when requests are decided and recorded, with what else is not as it should be; 503, with the reason, when
     they cannot be."""
     reason = why_not()
     if reason is None:
-        return Response(HealthShape(status="ready", reason=trouble() or ""))
-    return Response(HealthShape(status="not ready", reason=reason), status_code=503)
+        return Response(HealthView(status="ready", reason=trouble() or ""))
+    return Response(HealthView(status="not ready", reason=reason), status_code=503)
 
 
 @get("/metrics", media_type=CONTENT_TYPE)

@@ -296,7 +296,7 @@ class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
     omitted: int
 
 
-class HealthShape(msgspec.Struct, frozen=True, kw_only=True):
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the service is alive, or ready to decide; `reason` says why not, or what else is not as it should be."""
 
     status: str
