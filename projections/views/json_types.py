@@ -303,7 +303,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class SimulatedBrokerShape(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
     """A simulated broker as it was set up; what the controller knows of it is under `/brokers`."""
 
     broker_id: int

@@ -21,7 +21,7 @@ from controller.http.permissions import need_cluster
 from controller.http.requests import described, read_body
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
-from projections.views.json_types import SimulatedBrokerShape
+from projections.views.json_types import SimulatedBrokerView
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
@@ -72,7 +72,7 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBrokerShape:
+async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBrokerView:
     """A further broker joins, with the next free id."""
     need_cluster(api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
@@ -82,7 +82,7 @@ async def add(fleet: _Fleet, api: _Gateway, request: HttpRequest) -> SimulatedBr
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
+async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerView:
     """A broker dies: it is fenced and its partitions get other leaders."""
     need_cluster(api, request, "Alter")
     fleet.stop_broker(broker_id)
@@ -90,7 +90,7 @@ async def stop(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, ap
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
+async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerView:
     """A broker comes back, applies what it missed and joins the in-sync sets again."""
     need_cluster(api, request, "Alter")
     fleet.start_broker(broker_id)
@@ -98,7 +98,7 @@ async def start(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, a
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
-async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerShape:
+async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, api: _Gateway) -> SimulatedBrokerView:
     """From now on a broker applies events so long after they are durable."""
     need_cluster(api, request, "Alter")
     body = await read_body(request, DelayBody)
@@ -109,7 +109,7 @@ async def delay(broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, a
     return _shape(fleet.brokers[BrokerId(broker_id)])
 
 
-def _shape(broker: BrokerShown) -> SimulatedBrokerShape:
-    return SimulatedBrokerShape(
+def _shape(broker: BrokerShown) -> SimulatedBrokerView:
+    return SimulatedBrokerView(
         broker_id=broker.broker_id, rack=broker.rack, running=broker.running, delay_ms=broker.delay_ms
     )
