@@ -28,7 +28,7 @@ from controller.machine.errors import ErrorCode
 from events.names import RequestId
 from projections.queries.query import Questions
 from projections.queries.repeats import TRIES_MAX, Earlier, TriedTooOften, earlier, was_late
-from projections.views.json_types import ErrorShape
+from projections.views.json_types import ErrorView
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
@@ -151,4 +151,4 @@ def request_id_of(principal: str, key: str) -> RequestId:
 
 def _refused(status: int, request_id: RequestId, why: str) -> Refused:
     code = ErrorCode.INVALID_REQUEST
-    return Refused(status, ErrorShape(error=code.name, code=int(code), message=f"{KEY}: {why}", request_id=request_id))
+    return Refused(status, ErrorView(error=code.name, code=int(code), message=f"{KEY}: {why}", request_id=request_id))

@@ -26,7 +26,7 @@ from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment
 from projections.views import to_json
-from projections.views.json_types import ErrorShape, ProblemShape
+from projections.views.json_types import ErrorView, ProblemShape
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -66,7 +66,7 @@ _logger = structlog.get_logger("topicwright.http")
 class Refused(Exception):
     """Ends a request with an error."""
 
-    def __init__(self, status: int, error: ErrorShape) -> None:
+    def __init__(self, status: int, error: ErrorView) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
@@ -74,7 +74,7 @@ class Refused(Exception):
 
 def refused(status: int, code: ErrorCode, message: str) -> Refused:
     """A request ended with one of Kafka's errors."""
-    return Refused(status, ErrorShape(error=code.name, code=int(code), message=message))
+    return Refused(status, ErrorView(error=code.name, code=int(code), message=message))
 
 
 def status_of(code: int) -> int:
@@ -103,7 +103,7 @@ async def answer_early(
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
+def query_error(error: Exception) -> tuple[int, ErrorView] | None:
     """The status and body for a query that raised this; None where it is not an error of a query."""
     match error:
         case BadMoment():
@@ -120,7 +120,7 @@ def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
             return None
 
 
-def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorShape]:
+def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
     known = query_error(error)
     if known is not None:
         return known
@@ -141,7 +141,7 @@ def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorShape]:
             return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
 
 
-def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorShape]:
+def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorView]:
     status = error.status_code
     if status == 404:
         message = "there is nothing at this path; /openapi.json lists what there is"
@@ -166,5 +166,5 @@ def _what_is_invalid(request: HttpRequest, error: ValidationException) -> str:
     return "; ".join(reasons) or error.detail
 
 
-def _shape(code: ErrorCode, message: str) -> ErrorShape:
-    return ErrorShape(error=code.name, code=int(code), message=message)
+def _shape(code: ErrorCode, message: str) -> ErrorView:
+    return ErrorView(error=code.name, code=int(code), message=message)

@@ -312,7 +312,7 @@ class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int
 
 
-class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong: Kafka's name and number for it, and a message in words.
 
     `request_id` and `rule` are there where a topic was refused: the request to look up, and the rule that decided.
@@ -325,7 +325,7 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = ""
 
 
-class ProblemShape(ErrorShape, frozen=True, kw_only=True):
+class ProblemShape(ErrorView, frozen=True, kw_only=True):
     """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
     message, `instance` the path of the request to look up, empty where there is none."""
 

@@ -155,12 +155,12 @@ def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedView:
     return shape(json_types.DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
-def refusal(answer: Answer) -> json_types.ErrorShape:
+def refusal(answer: Answer) -> json_types.ErrorView:
     """The answer to a request that was refused."""
-    return shape(json_types.ErrorShape, answer, error=error_word(answer.code))
+    return shape(json_types.ErrorView, answer, error=error_word(answer.code))
 
 
-def problem(error: json_types.ErrorShape, status: int) -> json_types.ProblemShape:
+def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemShape:
     """An error as HTTP answers it, with its status."""
     return shape(
         json_types.ProblemShape,

@@ -56,7 +56,7 @@ def test_a_create_a_delete_and_a_refusal_read_back_as_themselves() -> None:
         assert msgspec.json.decode(msgspec.json.encode(shape), type=type(shape)) == shape
     assert (created.status, created.replication_factor) == ("ready", 3)
     assert to_json.created(answer, (), True).topic_id is None, "a dry run has no id"
-    assert to_json.refusal(refused) == json_types.ErrorShape(
+    assert to_json.refusal(refused) == json_types.ErrorView(
         error="TOPIC_ALREADY_EXISTS",
         code=ErrorCode.TOPIC_ALREADY_EXISTS,
         message=refused.message,

@@ -23,7 +23,7 @@ from controller.cli.terminal.usage import WRONG, complain
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.views.json_types import ErrorShape
+    from projections.views.json_types import ErrorView
 
 DONE, FOUND = 0, 1
 PAGE = 1000
@@ -99,7 +99,7 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
         return DONE
 
 
-def in_words(error: ErrorShape) -> str:
+def in_words(error: ErrorView) -> str:
     """A refusal, for people."""
     rule = f", by {error.rule}" if error.rule else ""
     return f"{error.message} ({error.error}{rule})"

@@ -211,7 +211,7 @@ def _refusing() -> Iterator[None]:
         raise SourceError(str(error)) from error
     except msgspec.ValidationError as error:
         invalid = ErrorCode.INVALID_REQUEST
-        raise Refusal(400, json_types.ErrorShape(error=invalid.name, code=int(invalid), message=str(error))) from None
+        raise Refusal(400, json_types.ErrorView(error=invalid.name, code=int(invalid), message=str(error))) from None
     except Exception as error:
         answer = query_error(error)
         if answer is None:

@@ -36,7 +36,7 @@ class SourceError(Exception):
 class Refusal(Exception):
     """The source's answer is an error, with the HTTP status that goes with it."""
 
-    def __init__(self, status: int, error: json_types.ErrorShape) -> None:
+    def __init__(self, status: int, error: json_types.ErrorView) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
@@ -288,7 +288,7 @@ class HttpSource:
                 raise http.client.IncompleteRead(bytes(body), answer.length)
             self._fetched += int(answer.headers.get("topicwright-archive", "0"))
             if answer.status >= 400:
-                raise Refusal(answer.status, msgspec.json.decode(body, type=json_types.ErrorShape))
+                raise Refusal(answer.status, msgspec.json.decode(body, type=json_types.ErrorView))
             return msgspec.json.decode(body, type=shape)
         except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors, as is that of a header
             raise SourceError(f"what answers at {self._address} is not Topicwright's HTTP: {error}") from error

@@ -21,7 +21,7 @@ from controller.http.parameters import At
 from controller.http.paths import altering, overviews, writes
 from controller.http.requests import body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.views.json_types import CreatedView, ErrorShape
+from projections.views.json_types import CreatedView, ErrorView
 from projections.views.overview_types import PoliciesView
 
 NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
@@ -53,7 +53,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     filled = await _checked(request, site)
     is_dry = filled.get("do") != "create"
     result: CreatedView | None = None
-    error: ErrorShape | None = None
+    error: ErrorView | None = None
     status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)

@@ -19,7 +19,7 @@ from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
 from projections.queries.live import WantedStatus
-from projections.views.json_types import ErrorShape, TopicsView, TopicView
+from projections.views.json_types import ErrorView, TopicsView, TopicView
 from projections.views.overview_types import TopicConfigsView, TopicTimelineView
 
 PARTITIONS_SHOWN_MAX = 100
@@ -96,7 +96,7 @@ async def topic_page(
     partition: int = 0,
     *,
     status: int = 200,
-    error: ErrorShape | None = None,
+    error: ErrorView | None = None,
     filled: Mapping[str, str] = MappingProxyType({}),
 ) -> Response[bytes]:
     """The page of one topic, with the form as it was `filled` in where a change ended with an `error`."""
