@@ -26,7 +26,7 @@ from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment
 from projections.views import to_json
-from projections.views.json_types import ErrorView, ProblemShape
+from projections.views.json_types import ErrorView, ProblemView
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -82,7 +82,7 @@ def status_of(code: int) -> int:
     return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
 
 
-def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemShape]:
+def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView]:
     """The answer to a request that ended with an exception. What nobody foresaw is logged, and not shown to the
     client."""
     status, shape = _classify(request, error)

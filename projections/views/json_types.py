@@ -325,7 +325,7 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
     rule: str = ""
 
 
-class ProblemShape(ErrorView, frozen=True, kw_only=True):
+class ProblemView(ErrorView, frozen=True, kw_only=True):
     """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
     message, `instance` the path of the request to look up, empty where there is none."""
 

@@ -160,10 +160,10 @@ def refusal(answer: Answer) -> json_types.ErrorView:
     return shape(json_types.ErrorView, answer, error=error_word(answer.code))
 
 
-def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemShape:
+def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemView:
     """An error as HTTP answers it, with its status."""
     return shape(
-        json_types.ProblemShape,
+        json_types.ProblemView,
         error,
         type=f"urn:kafka:error:{error.error}",
         title=error.error.replace("_", " ").capitalize(),

@@ -15,7 +15,7 @@ import msgspec
 from controller.http.changes import AT_WORK, KEY, KEY_CHARACTERS_MAX, OTHER_WISH
 from controller.http.errors import PROBLEM
 from controller.http.health import OPEN_PATHS
-from projections.views.json_types import ProblemShape
+from projections.views.json_types import ProblemView
 
 Operation = dict[str, Any]
 
@@ -31,7 +31,7 @@ _KEY: Final = {
     "schema": {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX},
     "example": "7f3c9a52-0b1e-4c55-9d0e-5a2f1c3b8e11",
 }
-_PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemShape"}
+_PROBLEM_REF: Final = {"$ref": "#/components/schemas/ProblemView"}
 _PROBLEM: Final = {
     "type": "urn:kafka:error:TOPIC_ALREADY_EXISTS",
     "title": "Topic already exists",
@@ -74,7 +74,7 @@ def completed(document: dict[str, Any], pages: Collection[str] = ()) -> dict[str
     """The document with all that clients need; it is changed in place. `pages` are the paths that are pages too."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
-    components["schemas"].update(_schemas(ProblemShape))
+    components["schemas"].update(_schemas(ProblemView))
     document["security"] = [{"bearer": []}, {"basic": []}, {}]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

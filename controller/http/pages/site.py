@@ -33,7 +33,7 @@ from controller.http.requests import caller_of
 from projections.queries.query import Questions
 from projections.views import lines, overviews
 from projections.views.harmless import written_out
-from projections.views.json_types import AsOfView, ProblemShape
+from projections.views.json_types import AsOfView, ProblemView
 from projections.views.overviews import Window
 
 FOLLOW: Final = "/v1/events/follow"
@@ -111,7 +111,7 @@ class Site:
         return answer
 
     def error_page(
-        self, request: HttpRequest, problem: ProblemShape, at: str | None, **shown: object
+        self, request: HttpRequest, problem: ProblemView, at: str | None, **shown: object
     ) -> Response[bytes]:
         """A page that says what went wrong. It is written at once, as errors are."""
         context = {"frame": self._frame(request, at=at), "problem": problem, **shown}
