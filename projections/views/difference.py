@@ -39,8 +39,8 @@ def difference(
     return types.DifferenceShape(tuple(map(_topic, page.topics)), cluster, reached, *moments)
 
 
-def _topic(one: TopicDifference) -> types.TopicDifferenceShape:
-    return types.TopicDifferenceShape(
+def _topic(one: TopicDifference) -> types.TopicDifferenceView:
+    return types.TopicDifferenceView(
         name=one.name,
         change=one.change,
         partitions_before=None if one.before is None else len(one.before.partitions),

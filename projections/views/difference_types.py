@@ -16,7 +16,7 @@ class ValueShape(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class TopicDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
+class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that is different. `recreated` is another topic of the same name; null stands where there is no topic.
 
     Of partitions that are there at both moments, so many have other replicas, leaders, in-sync sets.
@@ -60,7 +60,7 @@ class DifferenceShape(msgspec.Struct, frozen=True):
     """What is different between two moments, a page of topics at a time. `cluster` is on the first page, for who may
     describe the cluster, else null."""
 
-    topics: tuple[TopicDifferenceShape, ...]
+    topics: tuple[TopicDifferenceView, ...]
     cluster: ClusterDifferenceShape | None
     next_cursor: str | None
     before: AsOfView

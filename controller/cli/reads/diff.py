@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from projections.views.difference_types import (
         ClusterDifferenceShape,
         DifferenceShape,
-        TopicDifferenceShape,
+        TopicDifferenceView,
         ValueShape,
     )
 
@@ -54,7 +54,7 @@ def _is_different(cluster: ClusterDifferenceShape | None) -> bool:
     )
 
 
-def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceShape], look: Look) -> Iterator[str]:
+def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceView], look: Look) -> Iterator[str]:
     from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
@@ -68,7 +68,7 @@ def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceShape], look:
         yield "nothing is different."
 
 
-def _topic_row(one: TopicDifferenceShape) -> tuple[object, ...]:
+def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
     before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
