@@ -52,9 +52,9 @@ def _topic(one: TopicDifference) -> types.TopicDifferenceView:
     )
 
 
-def _cluster(one: ClusterDifference) -> types.ClusterDifferenceShape:
+def _cluster(one: ClusterDifference) -> types.ClusterDifferenceView:
     same_release = one.before.release == one.after.release
-    return types.ClusterDifferenceShape(
+    return types.ClusterDifferenceView(
         brokers=tuple(_broker(*both) for both in one.brokers),
         settings=tuple(types.ValueShape(*pair) for pair in one.settings),
         release=None if same_release else types.ValueShape("release", one.before.release, one.after.release),

@@ -42,7 +42,7 @@ class BrokerDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class ClusterDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers, settings, features and permissions. `acls_…` are in words; `changes` are the events between the moments
     that changed quotas, users, features and the configs of what is no topic. `more`: there are more than were looked
     at."""
@@ -61,7 +61,7 @@ class DifferenceShape(msgspec.Struct, frozen=True):
     describe the cluster, else null."""
 
     topics: tuple[TopicDifferenceView, ...]
-    cluster: ClusterDifferenceShape | None
+    cluster: ClusterDifferenceView | None
     next_cursor: str | None
     before: AsOfView
     after: AsOfView

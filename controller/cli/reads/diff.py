@@ -15,7 +15,7 @@ from controller.cli.terminal.tables import Marked
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
     from projections.views.difference_types import (
-        ClusterDifferenceShape,
+        ClusterDifferenceView,
         DifferenceShape,
         TopicDifferenceView,
         ValueShape,
@@ -48,7 +48,7 @@ def _diff(options: argparse.Namespace, source: Source) -> int:
     return DIFFERENT if topics or _is_different(first.cluster) else SAME
 
 
-def _is_different(cluster: ClusterDifferenceShape | None) -> bool:
+def _is_different(cluster: ClusterDifferenceView | None) -> bool:
     return cluster is not None and any(
         (cluster.brokers, cluster.settings, cluster.release, cluster.acls_added, cluster.acls_removed, cluster.changes)
     )
@@ -81,7 +81,7 @@ def _value(one: ValueShape) -> str:
     return f"{one.name}: {before} -> {after}"
 
 
-def _cluster_lines(cluster: ClusterDifferenceShape, look: Look) -> Iterator[str]:
+def _cluster_lines(cluster: ClusterDifferenceView, look: Look) -> Iterator[str]:
     if cluster.brokers:
         yield ""
         rows = ((one.broker_id, one.before or "-", one.after or "-", one.reason) for one in cluster.brokers)
