@@ -65,11 +65,11 @@ def _cluster(one: ClusterDifference) -> types.ClusterDifferenceView:
     )
 
 
-def _broker(before: BrokerRow | None, after: BrokerRow | None) -> types.BrokerDifferenceShape:
+def _broker(before: BrokerRow | None, after: BrokerRow | None) -> types.BrokerDifferenceView:
     known = after or before
     assert known is not None, "a broker that is different is there at one of the moments"
     reason = "" if after is None else after.reason
-    return types.BrokerDifferenceShape(
+    return types.BrokerDifferenceView(
         broker_id=known.broker_id, before=_state(before), after=_state(after), reason=reason
     )
 

@@ -32,7 +32,7 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     other_isr: int
 
 
-class BrokerDifferenceShape(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A broker that is different: how it was and is (`live`, `fenced`, `live, cordoned`; null: not registered), and
     why it is so."""
 
@@ -47,7 +47,7 @@ class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     that changed quotas, users, features and the configs of what is no topic. `more`: there are more than were looked
     at."""
 
-    brokers: tuple[BrokerDifferenceShape, ...]
+    brokers: tuple[BrokerDifferenceView, ...]
     settings: tuple[ValueShape, ...]
     release: ValueShape | None
     acls_added: tuple[str, ...]
