@@ -28,7 +28,7 @@ def difference(
     *,
     with_cluster: bool = True,
     place: Callable[[str], str] = str,
-) -> types.DifferenceShape:
+) -> types.DifferenceView:
     """A page of what is different between two moments (`until` None: now); `place` writes the shard key that the next
     one goes on after. Raises BadMoment."""
     start, end = query.end(since), query.end(until)
@@ -36,7 +36,7 @@ def difference(
     cluster = _cluster(cluster_difference(query, start, end)) if with_cluster and after is None else None
     reached = None if page.reached is None else place(page.reached)
     moments = to_json.as_of(query.as_of(start)), to_json.as_of(query.as_of(end))
-    return types.DifferenceShape(tuple(map(_topic, page.topics)), cluster, reached, *moments)
+    return types.DifferenceView(tuple(map(_topic, page.topics)), cluster, reached, *moments)
 
 
 def _topic(one: TopicDifference) -> types.TopicDifferenceView:

@@ -56,7 +56,7 @@ class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
 
 
-class DifferenceShape(msgspec.Struct, frozen=True):
+class DifferenceView(msgspec.Struct, frozen=True):
     """What is different between two moments, a page of topics at a time. `cluster` is on the first page, for who may
     describe the cluster, else null."""
 

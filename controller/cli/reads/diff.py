@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from controller.cli.sources.http import Source
     from projections.views.difference_types import (
         ClusterDifferenceView,
-        DifferenceShape,
+        DifferenceView,
         TopicDifferenceView,
         ValueShape,
     )
@@ -54,7 +54,7 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
     )
 
 
-def _lines(first: DifferenceShape, topics: Sequence[TopicDifferenceView], look: Look) -> Iterator[str]:
+def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], look: Look) -> Iterator[str]:
     from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"

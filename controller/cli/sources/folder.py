@@ -33,7 +33,7 @@ from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 from projections.views import from_log, json_types, overview_types, overviews, to_json
 from projections.views.difference import difference
-from projections.views.difference_types import DifferenceShape
+from projections.views.difference_types import DifferenceView
 from projections.views.overviews import Window
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class FolderSource:
         with _refusing():
             return from_log.request(self._query, request_id, at)
 
-    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceView:
         with _refusing():
             return difference(self._query, since, until, cursor, limit)
 

@@ -17,7 +17,7 @@ from events.logs.heads import Head
 from events.logs.proofs import Proof
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
 from projections.views import json_types, overview_types
-from projections.views.difference_types import DifferenceShape
+from projections.views.difference_types import DifferenceView
 
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""
@@ -112,7 +112,7 @@ class Source(Protocol):
         """One request with the outcome of each of its topics, as of a moment."""
         ...
 
-    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceView:
         """What is different between two moments (None: now), at most `limit` topics of it."""
         ...
 
@@ -191,9 +191,9 @@ class HttpSource:
     def request(self, request_id: str, at: str | None = None) -> json_types.RequestView:
         return self._get(json_types.RequestView, f"/requests/{quote(request_id, safe='')}", at=at)
 
-    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceShape:
+    def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceView:
         parameters = {"from": since, "to": until, "limit": limit, "cursor": cursor}
-        return self._get(DifferenceShape, "/v1/diff", **parameters)
+        return self._get(DifferenceView, "/v1/diff", **parameters)
 
     def brokers(self, at: str | None) -> json_types.BrokersView:
         return self._get(json_types.BrokersView, "/brokers", at=at)

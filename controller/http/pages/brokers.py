@@ -16,7 +16,7 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, EventOrder, EventType, From, Limit, To
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
-from projections.views.difference_types import DifferenceShape
+from projections.views.difference_types import DifferenceView
 from projections.views.json_types import BrokersView, EventsView
 from projections.views.overview_types import BrokerInFullShape
 from projections.views.quorum_types import QuorumView
@@ -104,7 +104,7 @@ async def diff(
     cursor: Cursor = None,
 ) -> Response[bytes]:
     """What is different between two moments; without the first of them, the form that names them."""
-    found: DifferenceShape | None = None
+    found: DifferenceView | None = None
     if since is not None:
         found = await site.shown(overviews.diff, request, since=since, until=until, limit=limit, cursor=cursor)
     command = ("diff", since, *((until,) if until else ())) if since else ()

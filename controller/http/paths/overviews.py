@@ -24,7 +24,7 @@ from projections.text.moments import iso
 from projections.views import overview_types as types
 from projections.views import overviews
 from projections.views.difference import difference
-from projections.views.difference_types import DifferenceShape
+from projections.views.difference_types import DifferenceView
 from projections.views.overviews import Window
 from projections.views.quorum_types import QuorumView
 from projections.views.requests import RequestStatus
@@ -128,7 +128,7 @@ async def diff(
     until: To = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[DifferenceShape]:
+) -> Response[DifferenceView]:
     """What is different between two moments: topics in the order of their names, a page at a time, and on the first
     page brokers, settings and permissions, for who may describe the cluster."""
     caller = caller_of(request)
