@@ -45,7 +45,7 @@ def _topic(one: TopicDifference) -> types.TopicDifferenceView:
         change=one.change,
         partitions_before=None if one.before is None else len(one.before.partitions),
         partitions_after=None if one.after is None else len(one.after.partitions),
-        configs=tuple(types.ValueShape(*pair) for pair in one.configs),
+        configs=tuple(types.ValueView(*pair) for pair in one.configs),
         other_replicas=one.partitions_with_other("replicas"),
         other_leaders=one.partitions_with_other("leader"),
         other_isr=one.partitions_with_other("isr"),
@@ -56,8 +56,8 @@ def _cluster(one: ClusterDifference) -> types.ClusterDifferenceView:
     same_release = one.before.release == one.after.release
     return types.ClusterDifferenceView(
         brokers=tuple(_broker(*both) for both in one.brokers),
-        settings=tuple(types.ValueShape(*pair) for pair in one.settings),
-        release=None if same_release else types.ValueShape("release", one.before.release, one.after.release),
+        settings=tuple(types.ValueView(*pair) for pair in one.settings),
+        release=None if same_release else types.ValueView("release", one.before.release, one.after.release),
         acls_added=tuple(acls_in_words([acl]) for acl in one.acls_added),
         acls_removed=tuple(acls_in_words([acl]) for acl in one.acls_removed),
         changes=tuple(map(to_json.event, one.others)),

@@ -8,7 +8,7 @@ from projections.queries.differences import Change
 from projections.views.json_types import AsOfView, EventView
 
 
-class ValueShape(msgspec.Struct, frozen=True):
+class ValueView(msgspec.Struct, frozen=True):
     """A value before and after; null where there is none."""
 
     name: str
@@ -26,7 +26,7 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     change: Change
     partitions_before: int | None
     partitions_after: int | None
-    configs: tuple[ValueShape, ...]
+    configs: tuple[ValueView, ...]
     other_replicas: int
     other_leaders: int
     other_isr: int
@@ -48,8 +48,8 @@ class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     at."""
 
     brokers: tuple[BrokerDifferenceView, ...]
-    settings: tuple[ValueShape, ...]
-    release: ValueShape | None
+    settings: tuple[ValueView, ...]
+    release: ValueView | None
     acls_added: tuple[str, ...]
     acls_removed: tuple[str, ...]
     changes: tuple[EventView, ...]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         ClusterDifferenceView,
         DifferenceView,
         TopicDifferenceView,
-        ValueShape,
+        ValueView,
     )
 
 SAME, DIFFERENT = 0, 1
@@ -76,7 +76,7 @@ def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
     return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
 
 
-def _value(one: ValueShape) -> str:
+def _value(one: ValueView) -> str:
     before, after = ("(none)" if text is None else text for text in (one.before, one.after))
     return f"{one.name}: {before} -> {after}"
 
