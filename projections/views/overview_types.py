@@ -154,7 +154,7 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: AsOfView
 
 
-class BrokerInFullShape(BrokerView, frozen=True, kw_only=True):
+class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
     """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
     it has, null of a past with too many events or topics to count."""
 

@@ -189,7 +189,7 @@ def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ..
 
 def broker(
     query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
-) -> types.BrokerInFullShape:
+) -> types.BrokerDetailView:
     """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads now
     and how many replicas it has: of then they are counted, as in the summary. Raises NotThere, BadMoment."""
     end = query.end(at)
@@ -201,7 +201,7 @@ def broker(
         load = counted.tallies.brokers.get(broker_id, (0, 0))
     part = query.parts[0]
     events = islice(newest_of_broker(part, broker_id, end[0]), BROKER_EVENTS_SHOWN)
-    return types.BrokerInFullShape(
+    return types.BrokerDetailView(
         **msgspec.structs.asdict(to_json.broker(row)),
         leaders=None if load is None else load[0],
         replicas=None if load is None else load[1],

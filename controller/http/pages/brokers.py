@@ -18,7 +18,7 @@ from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
 from projections.views.difference_types import DifferenceView
 from projections.views.json_types import BrokersView, EventsView
-from projections.views.overview_types import BrokerInFullShape
+from projections.views.overview_types import BrokerDetailView
 from projections.views.quorum_types import QuorumView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
@@ -39,7 +39,7 @@ async def broker(
     broker_id: FromPath[int], request: HttpRequest, site: NamedDependency[Site], at: At = None
 ) -> Response[bytes]:
     """One broker."""
-    one: BrokerInFullShape = await site.shown(overviews.broker, request, broker_id=broker_id, at=at)
+    one: BrokerDetailView = await site.shown(overviews.broker, request, broker_id=broker_id, at=at)
     command = ("brokers", str(broker_id))
     return await site.page(request, "broker.html", at=at, as_of=one.as_of, follow=FOLLOW, command=command, one=one)
 

@@ -112,7 +112,7 @@ async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
 @get("/brokers/{broker_id:int}")
 async def broker(
     broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[types.BrokerInFullShape]:
+) -> Response[types.BrokerDetailView]:
     """One broker, with the newest events of its own."""
     reader.need(request)
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
