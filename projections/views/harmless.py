@@ -8,7 +8,7 @@ _ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u2
 """Control characters, line separators, all characters that set the direction of text, and surrogates."""
 
 
-def written_out(text: str) -> str:
+def escaped(text: str) -> str:
     """A text in which nothing moves the cursor, sets the title or turns text around: such characters are written as
     escapes."""
     return text if _ACTS.search(text) is None else _ACTS.sub(_escape, text)

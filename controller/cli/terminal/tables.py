@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from projections.views.harmless import written_out
+from projections.views.harmless import escaped
 
 COLUMN_MIN = 8
 """No column is cut to less, whatever the terminal."""
@@ -58,9 +58,9 @@ def harmless(line: str, colour: bool = False) -> str:
     kept = [*_OWN_COLOUR.finditer(line)] if colour else []
     parts, at = [], 0
     for one in kept:
-        parts += [written_out(line[at : one.start()]), one[0]]
+        parts += [escaped(line[at : one.start()]), one[0]]
         at = one.end()
-    return "".join([*parts, written_out(line[at:])])
+    return "".join([*parts, escaped(line[at:])])
 
 
 def cut(text: str, width: int) -> str:

@@ -32,7 +32,7 @@ from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
 from projections.queries.query import Questions
 from projections.views import lines, overviews
-from projections.views.harmless import written_out
+from projections.views.harmless import escaped
 from projections.views.json_types import AsOfView, ProblemView
 from projections.views.overviews import Window
 
@@ -170,5 +170,5 @@ def template_engine() -> JinjaTemplateEngine:
 def _final(value: object) -> object:
     """A value as it is written: what is not there as `-`, as in tables of the command line."""
     if isinstance(value, str) and not isinstance(value, Markup):
-        return written_out(value)
+        return escaped(value)
     return "-" if value is None else value
