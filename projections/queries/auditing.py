@@ -18,9 +18,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 from typing import Protocol
-
 import msgspec
-
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.followed import indexed_under
@@ -30,6 +28,12 @@ from events.logs.merkle import EMPTY_ROOT, Frontier
 from projections.queries.proving import kept_head as head_in_event
 from projections.queries.query import Query
 from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
+from collections.abc import Iterator
+from itertools import zip_longest
+from events.logs.log import EventLog
+from events.logs.snapshot_file import SnapshotDamaged
+from events.logs.snapshots import open_snapshot, snapshot_offsets
+from projections.store.refolding import Refold
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of it keeps a head that was signed, so a key shows nothing"
@@ -235,3 +239,16 @@ class _Auditor:
         text = name.encode("utf-8", "replace")
         digest = blake2b(offset.to_bytes(8, "big") + text, digest_size=24, key=self._index_key).digest()
         return int.from_bytes(digest, "big")
+
+
+def wrong_snapshots(log: EventLog, part: Query, refold: Refold) -> Iterator[str]:
+    """Which are not, in words; `refold` is at the first event, and goes on to the newest of them. Raises LogError."""
+    for offset in snapshot_offsets(log):
+        try:
+            with open_snapshot(log, offset) as snapshot:
+                at = refold.go_to(offset)
+                anew = part.snapshot_pairs(offset, refold.pairs())
+                if at != offset or any(one != other for one, other in zip_longest(snapshot.scan(), anew)):
+                    yield f"{snapshot.path} is not what the events before it lead to: delete it, and it is made anew"
+        except SnapshotDamaged as error:
+            yield f"{error}; it is made anew at the next start"

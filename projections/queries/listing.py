@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
-
 import msgspec
-
 from events.catalog import Recorded
 from projections.queries.query import BYTES_PER_PAGE, Query, Questions
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
+from collections.abc import Iterator
+from events.catalog import Event, Recorded
+from events.codec import decode_event
+from events.logs.log import EventLog
+from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.past import EVENTS_PER_STRETCH
+from projections.queries.query import BYTES_PER_PAGE, Query
+from projections.store.creation_index import BIRTH_TYPES, birth_offsets
 
 DIGITS = len(str(OFFSET_END))
 EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time
@@ -107,3 +113,102 @@ def listing(
             raise BadPlace(f"partition: there is no partition {partition}; {allowed}")
         return Listing((parts[partition],), topic, request_id)
     return Listing(query.parts if topic is None else (query.of_topic(topic),), topic, request_id)
+
+
+STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
+"""Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""
+EVENTS_LOOKED_AT_MAX = 10_000
+"""For those that fit: a tenth of a second, then the page ends."""
+
+
+def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
+    """The offsets of the events under a shard key below an offset, the highest first."""
+    stretch = STRETCH_FIRST
+    while before > 0:
+        start = max(0, before - stretch)
+        yield from reversed(list(log.shard_offsets(key, start, before)))
+        before, stretch = start, min(2 * stretch, STRETCH_MAX)
+
+
+def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
+    """The events of a name below an offset, the newest first."""
+    found = _decoded(part, offsets_before(part.log, shard_key(name), before))
+    return (record for record in found if getattr(record.event, "topic", None) == name)
+
+
+def newest_of_broker(part: Query, broker_id: int, before: int) -> Iterator[Recorded]:
+    """The events of a broker's registration and life below an offset, the newest first."""
+    found = newest_of_cluster(part, before)
+    return (record for record in found if getattr(record.event, "broker_id", None) == broker_id)
+
+
+def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
+    """The events that concern every topic below an offset, the newest first."""
+    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+
+
+class EventFilter(msgspec.Struct, frozen=True):
+    """Which events: all, or those that fit each of what is given."""
+
+    topic: str | None = None
+    request_id: str | None = None
+    types: tuple[str, ...] = ()
+
+    def fits(self, event: Event) -> bool:
+        """Whether an event is one of them."""
+        return (
+            self.topic in (None, getattr(event, "topic", None))
+            and self.request_id in (None, getattr(event, "request_id", None))
+            and (not self.types or type(event).__name__ in self.types)
+        )
+
+
+def newest_first(listing: Listing, which: EventFilter, place: Place, limit: int) -> Listed:
+    """Up to `limit` events below the offsets of a place, the newest first; fewer where they are large, or where it has
+    looked at many that do not fit."""
+    streams = [_before(number, part, which, place[number]) for number, part in enumerate(listing.parts)]
+    found: list[tuple[int | None, Recorded]] = []
+    reached, room = list(place), BYTES_PER_PAGE
+    in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
+    for looked_at, (number, record) in enumerate(in_order):
+        if len(found) == limit or room <= 0 or looked_at == EVENTS_LOOKED_AT_MAX:
+            return Listed(tuple(found), tuple(reached))
+        reached[number] = record.offset
+        if which.fits(record.event):
+            part = listing.parts[number]
+            found.append((part.partition, record))
+            room -= part.size_of(record)
+    return Listed(tuple(found), None)
+
+
+def oldest_first(listing: Listing, which: EventFilter, place: Place, limit: int, end: Place) -> Listed:
+    """Up to `limit` events from a place on and before `end`, the oldest first; fewer as above."""
+    found: list[tuple[int | None, Recorded]] = []
+    looked_at = 0
+    while True:
+        page = listing.page(place, limit - len(found), end)
+        found += [one for one in page.events if which.fits(one[1].event)]
+        looked_at += len(page.events)
+        if page.next_place is None or len(found) == limit or looked_at >= EVENTS_LOOKED_AT_MAX:
+            return Listed(tuple(found), page.next_place)
+        place = page.next_place
+
+
+def _before(number: int, part: Query, which: EventFilter, before: int) -> Iterator[tuple[int, Recorded]]:
+    offsets: Iterator[int]
+    if which.request_id is not None:
+        offsets = reversed([offset for offset in part.log.request_offsets(which.request_id) if offset < before])
+    elif which.topic is not None:
+        offsets = offsets_before(part.log, shard_key(which.topic), before)
+    elif which.types == BIRTH_TYPES:
+        offsets = birth_offsets(part.log, before)
+    else:
+        offsets = iter(range(before - 1, -1, -1))
+    return ((number, record) for record in _decoded(part, offsets))
+
+
+def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
+    for count, offset in enumerate(offsets, 1):
+        if count % EVENTS_PER_STRETCH == 0:
+            part.rest()
+        yield decode_event(offset, part.log.read_one(offset))
