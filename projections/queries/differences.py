@@ -7,26 +7,24 @@ whatever happened between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
 from typing import Literal
+
 import msgspec
+
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
-from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
+from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions, everything
+from projections.text.access_words import acls_in_words
+from projections.views import overview_types as types
+from projections.views import to_json
 from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.topics import TopicRow
-from collections.abc import Callable
-from projections.queries.past import MayShow
-from projections.queries.query import Questions, everything
-from projections.text.access_words import acls_in_words
-from projections.views import difference_types as types
-from projections.views import to_json
-from projections.views.brokers import BrokerRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """Of a page: how many shard keys it passes, and of how many it looks at the topics, before it ends."""

@@ -14,7 +14,7 @@ from controller.cli.terminal.tables import Marked
 
 if TYPE_CHECKING:
     from controller.cli.sources.http import Source
-    from projections.views.difference_types import (
+    from projections.views.overview_types import (
         ClusterDifferenceView,
         DifferenceView,
         TopicDifferenceView,

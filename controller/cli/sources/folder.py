@@ -33,7 +33,7 @@ from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 from projections.views import from_log, json_types, overview_types, overviews, to_json
 from projections.views.difference import difference
-from projections.views.difference_types import DifferenceView
+from projections.views.overview_types import DifferenceView
 from projections.views.overviews import Window
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from events.logs.heads import Head
 from events.logs.proofs import Proof
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
 from projections.views import json_types, overview_types
-from projections.views.difference_types import DifferenceView
+from projections.views.overview_types import DifferenceView
 
 ANSWERED_WITHIN_S = 60.0
 """The service gives a sign of life every 10 s while events are followed."""

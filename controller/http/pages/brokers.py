@@ -16,9 +16,8 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.parameters import At, Cursor, EventOrder, EventType, From, Limit, To
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
-from projections.views.difference_types import DifferenceView
 from projections.views.json_types import BrokersView, EventsView
-from projections.views.overview_types import BrokerDetailView
+from projections.views.overview_types import BrokerDetailView, DifferenceView
 from projections.views.quorum_types import QuorumView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
