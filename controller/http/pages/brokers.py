@@ -17,8 +17,7 @@ from controller.http.parameters import At, Cursor, EventOrder, EventType, From, 
 from controller.http.paths import overviews, reads
 from events.catalog import EVENT_TYPES
 from projections.views.json_types import BrokersView, EventsView
-from projections.views.overview_types import BrokerDetailView, DifferenceView
-from projections.views.quorum_types import QuorumView
+from projections.views.overview_types import BrokerDetailView, DifferenceView, QuorumView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 

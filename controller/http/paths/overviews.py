@@ -24,9 +24,8 @@ from projections.text.moments import iso
 from projections.views import overview_types as types
 from projections.views import overviews
 from projections.views.difference import difference
-from projections.views.overview_types import DifferenceView
+from projections.views.overview_types import DifferenceView, QuorumView
 from projections.views.overviews import Window
-from projections.views.quorum_types import QuorumView
 from projections.views.requests import RequestStatus
 
 SPANS_MAX = 500
