@@ -32,10 +32,10 @@ from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
 from events.names import Offset, RequestId
+from projections.queries import responses
 from projections.queries.query import Query, Questions
 from projections.store.snapshotting import Snapshotting
 from projections.store.store import TopicStore
-from projections.views import from_log
 
 SIZES = (1_000_000, 10_000_000)
 TOPICS = 100_000
