@@ -16,10 +16,10 @@ from controller.http.following import Followers, ndjson, server_sent
 from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import Reader, may_describe, need_topic
 from controller.http.requests import caller_of
+from projections.queries import responses as shown_configs
 from projections.queries.query import NoTopic, NotThere, Questions
 from projections.text.explain import explain_request, explain_topic, nothing_to_explain
 from projections.views import from_log, json_types
-from projections.views import topic_configs as shown_configs
 from projections.views.overview_types import TopicConfigsView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
