@@ -26,13 +26,13 @@ from events.logs.log import LogError, LogLocked
 from events.logs.proofs import Proof
 from events.logs.rocksdb_errors import lock_holder
 from events.names import RequestId, TopicId
+from projections.queries.differences import difference
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 from projections.views import from_log, json_types, overview_types, overviews, to_json
-from projections.views.difference import difference
 from projections.views.overview_types import DifferenceView
 from projections.views.overviews import Window
 
