@@ -27,6 +27,7 @@ from events.logs.proofs import Proof
 from events.logs.rocksdb_errors import lock_holder
 from events.names import RequestId, TopicId
 from projections.queries.differences import difference
+from projections.queries.overviews import Window
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
@@ -34,7 +35,6 @@ from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
 from projections.views import from_log, json_types, overview_types, overviews, to_json
 from projections.views.overview_types import DifferenceView
-from projections.views.overviews import Window
 
 if TYPE_CHECKING:
     from projections.replay.log.secondary import Look
