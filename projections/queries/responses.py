@@ -6,25 +6,23 @@ They only read the log, so they may run in any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from controller.machine.state import Topic
+
+from controller.machine.configs.views import described_configs
+from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
+from events.catalog import Configs, ResourceConfigsChanged
 from events.names import Offset, shard_key
-from projections.queries.backwards import EventFilter, newest_first, oldest_first
+from projections.queries.backwards import EventFilter, newest_first, newest_of_cluster, oldest_first
+from projections.queries.explain import Explanation, explain
 from projections.queries.listing import Listing, cursor_of, listing
 from projections.queries.live import EVERY_TOPIC, TopicFilter
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
 from projections.store.creation_index import BIRTH_KINDS, BIRTH_TYPES
-from projections.text.explain import Explanation, explain
 from projections.views import json_types, to_json
+from projections.views import overview_types as types
 from projections.views.to_json import Live
 from projections.views.topics import TopicRow
-from controller.machine.configs.views import described_configs
-from controller.machine.state import BROKERS, Settings, settings_from_pairs
-from events.catalog import Configs, ResourceConfigsChanged
-from projections.queries.backwards import newest_of_cluster
-from projections.queries.query import Query
-from projections.views import overview_types as types
-from projections.views import to_json
+
 
 def summaries(
     query: Questions, newest: Iterable[Topic], live: Live, which: TopicFilter = EVERY_TOPIC

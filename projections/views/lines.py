@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from projections.text.explain import STEPS_FIRST
+from projections.queries.explain import STEPS_FIRST
 from projections.views import json_types, overview_types
 
 

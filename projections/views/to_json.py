@@ -13,9 +13,9 @@ from controller.machine.state import Topic
 from events.catalog import Partition, Recorded, Verdict
 from events.hiding import HIDDEN, without_secrets
 from events.names import BrokerId
+from projections.queries.explain import Explanation, Step
 from projections.queries.listing import Listed, Place, cursor_of
 from projections.queries.query import AsOf
-from projections.text.explain import Explanation, Step
 from projections.text.moments import iso
 from projections.text.names import error_word, topic_id_text
 from projections.text.wording import change_in_words, create_in_words, recorded_in_words

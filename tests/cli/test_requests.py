@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.reads.request_words import mark_of
-from projections.text.explain import STEPS_FIRST
+from projections.queries.explain import STEPS_FIRST
 from projections.views import lines as in_lines
 from projections.views.json_types import CauseView, ExplanationView, StepView
 from tests.cli.commands import Run, columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.text.explain import explain
+from projections.queries.explain import explain
 from tests.projections.logs import questions_of, story
 
 THREE = """fewer

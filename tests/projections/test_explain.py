@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given as drawn
 
 from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
+from projections.queries import explain as module
+from projections.queries.explain import Explanation, explain
 from projections.queries.query import NotThere
-from projections.text import explain as module
-from projections.text.explain import Explanation, explain
 from projections.text.wording import in_words
 from tests.events import golden
 from tests.events.golden import REAL, history

@@ -9,11 +9,11 @@ from events.codec import encode_event
 from events.followed import FOLLOW, Followed, followed, skipped_to
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
+from projections.queries.explain import explain
 from projections.queries.query import Query, Questions
 from projections.queries.responses import request as shown_request
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.text.explain import explain
 from projections.views.lines import explanation
 from projections.views.to_json import event as shown_event
 from projections.views.to_json import explanation as shown_explanation

@@ -10,11 +10,11 @@ from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.logs.kafka_partitions import partition_of
 from events.names import ShardKey, shard_key
+from projections.queries.explain import explain
 from projections.queries.listing import BadPlace, cursor_of, listing
 from projections.queries.query import NoTopic, NotThere, Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import Counts, TopicStore
-from projections.text.explain import explain
 from projections.text.moments import BadMoment
 from tests.projections.logs import kept, questions_of, story
 

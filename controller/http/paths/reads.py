@@ -17,8 +17,8 @@ from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, Event
 from controller.http.permissions import Reader, may_describe, need_topic
 from controller.http.requests import caller_of
 from projections.queries import responses as shown_configs
+from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NoTopic, NotThere, Questions
-from projections.text.explain import explain_request, explain_topic, nothing_to_explain
 from projections.views import from_log, json_types
 from projections.views.overview_types import TopicConfigsView
 

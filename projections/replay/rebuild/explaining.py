@@ -1,6 +1,6 @@
 """The chain of events behind a topic or a request, in words, from any log and as of any moment.
 
-The words are those of `projections.text.explain`. A data directory has the index that it needs. Of a log in Kafka the
+The words are those of `projections.queries.explain`. A data directory has the index that it needs. Of a log in Kafka the
 events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
 
 What it does not do: scale with the history of one topic; that much is collected. It needs no Spark.
@@ -16,10 +16,10 @@ import msgspec
 
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.explain import Explanation, explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
-from projections.text.explain import Explanation, explain
 from projections.views import lines, to_json
 
 if TYPE_CHECKING:

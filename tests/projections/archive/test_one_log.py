@@ -29,6 +29,7 @@ from events.logs.snapshot_file import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.backwards import newest_of_topic
+from projections.queries.explain import explain
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, requests_page
 from projections.replay.log.secondary import look
@@ -37,7 +38,6 @@ from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import stretch_root
-from projections.text.explain import explain
 from tests.projections.archive.archives import (
     STRETCH,
     WRITER,

@@ -12,12 +12,12 @@ from pyspark.sql import Row, SparkSession
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.names import shard_key
+from projections.queries.explain import Explanation, explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import excerpt, explained, run_explain
-from projections.text.explain import Explanation, explain
 from projections.views import lines, to_json
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import query_of, questions_of, story
