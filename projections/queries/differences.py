@@ -20,7 +20,7 @@ from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
 from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions, everything
-from projections.text.access_words import acls_in_words
+from projections.text.wording import acls_in_words
 from projections.views import overview_types as types
 from projections.views import to_json
 from projections.views.brokers import BrokerRow, ClusterRow

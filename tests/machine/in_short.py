@@ -7,7 +7,7 @@ from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Event, Partition
 from events.names import BrokerId
-from projections.text.access_words import acl_in_words, quotas_in_words
+from projections.text.wording import acl_in_words, quotas_in_words
 
 _OfAccess = (
     access.AclsCreated

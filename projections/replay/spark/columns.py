@@ -21,8 +21,8 @@ from msgspec.structs import astuple
 
 from events import access, catalog
 from events.hiding import shown_configs
-from projections.text.access_words import DEFAULT_ENTITY, acl_in_words
 from projections.text.names import topic_id_text
+from projections.text.wording import DEFAULT_ENTITY, acl_in_words
 
 INTS = pa.list_(pa.int32())
 TEXTS = pa.map_(pa.string(), pa.string())
