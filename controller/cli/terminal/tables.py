@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from projections.views.harmless import escaped
+from projections.text.names import escaped
 
 COLUMN_MIN = 8
 """No column is cut to less, whatever the terminal."""
