@@ -29,8 +29,7 @@ from events.logs.log import LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
-from projections.queries.auditing_snapshots import wrong_snapshots
+from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit, wrong_snapshots
 from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
 from projections.store.archived.bases import wrong_state
