@@ -7,27 +7,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from itertools import islice
+
 import msgspec
+
 from controller.policy.in_force import PolicyInForce
+from events.catalog import Recorded, TopicCreated, TopicReady
+from events.logs.log import EventLog
 from events.names import BrokerId
-from projections.queries.backwards import newest_of_broker
 from projections.queries.counting import Counted, counted_at
-from projections.queries.listing import Listing, cursor_of
-from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Questions
+from projections.queries.listing import Listing, cursor_of, newest_of_broker, newest_of_topic
+from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Query, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.store.request_index import RULE, IndexedRequest, values_of
-from projections.text.moments import iso
+from projections.text.moments import end_at, iso, time_at
 from projections.text.wording import in_words
 from projections.views import overview_types as types
 from projections.views import to_json
 from projections.views.json_types import AsOfView
-from datetime import UTC, datetime
-from events.catalog import Recorded, TopicCreated, TopicReady
-from events.logs.log import EventLog
-from projections.queries.backwards import newest_of_topic
-from projections.queries.query import Ends, Query, Questions
-from projections.text.moments import end_at, time_at
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10

@@ -11,9 +11,16 @@ from controller.machine.configs.views import described_configs
 from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
 from events.catalog import Configs, ResourceConfigsChanged
 from events.names import Offset, shard_key
-from projections.queries.backwards import EventFilter, newest_first, newest_of_cluster, oldest_first
 from projections.queries.explain import Explanation, explain
-from projections.queries.listing import Listing, cursor_of, listing
+from projections.queries.listing import (
+    EventFilter,
+    Listing,
+    cursor_of,
+    listing,
+    newest_first,
+    newest_of_cluster,
+    oldest_first,
+)
 from projections.queries.live import EVERY_TOPIC, TopicFilter
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything

@@ -28,8 +28,8 @@ from events.logs.rocksdb_runs import pack
 from events.logs.snapshot_file import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
-from projections.queries.backwards import newest_of_topic
 from projections.queries.explain import explain
+from projections.queries.listing import newest_of_topic
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, requests_page
 from projections.replay.log.secondary import look
