@@ -7,21 +7,24 @@ go for some hundred of them, and folds them. So a page costs its own topics and 
 snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
 births says (`projections.store.creation_index`); where the log is older than that, all keys are looked at. Without a snapshot
 all is folded from the first event on, by the same steps. Who lists all topics, in long pages, has the later events
-read once for all pages (`projections.queries.tail`).
+read once for all pages (`projections.queries.past`).
 
 What it does not do: take snapshots, and have anybody wait for anybody.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count, groupby, islice
 from typing import TypeVar
+
 import msgspec
+
 from controller.machine.state import Topic
 from events.catalog import Recorded
-from events.codec import decode_event
+from events.codec import decode_event, topic_of
 from events.logs.log import EventLog
 from events.logs.snapshot_file import Snapshot, SnapshotDamaged
 from events.logs.snapshots import nearest_snapshot
@@ -30,10 +33,6 @@ from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, 
 from projections.store.creation_index import born
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
-from array import array
-from collections.abc import Callable
-from events.codec import decode_event, topic_of
-from events.names import ShardKey, shard_key
 
 EVENTS_PER_STRETCH = 250
 """How many events are read between two rests."""

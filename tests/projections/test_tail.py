@@ -14,8 +14,8 @@ from events.catalog import Recorded
 from events.logs.log import EventLog
 from events.names import shard_key
 from projections.queries import past
+from projections.queries.past import LEFT_AFTER_PAGES
 from projections.queries.query import Query
-from projections.queries.tail import LEFT_AFTER_PAGES
 from projections.views.topics import TopicRow
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import kept as in_memory
