@@ -21,9 +21,9 @@ from projections.queries.listing import (
     newest_of_cluster,
     oldest_first,
 )
-from projections.queries.live import EVERY_TOPIC, TopicFilter
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
+from projections.queries.topic_lists import EVERY_TOPIC, TopicFilter
 from projections.store.creation_index import BIRTH_KINDS, BIRTH_TYPES
 from projections.views import json_types, to_json
 from projections.views import overview_types as types

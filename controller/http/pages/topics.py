@@ -18,7 +18,7 @@ from controller.http.parameters import At, Cursor, Limit
 from controller.http.paths import overviews, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.paths.topics import Glob, Order
-from projections.queries.live import WantedStatus
+from projections.queries.topic_lists import WantedStatus
 from projections.views.json_types import ErrorView, TopicsView, TopicView
 from projections.views.overview_types import TopicConfigsView, TopicTimelineView
 

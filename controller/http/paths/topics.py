@@ -25,8 +25,8 @@ from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
 from projections.queries.listing import Listing, Place, cursor_of
-from projections.queries.live import TopicFilter, WantedStatus, by_age, by_name, glob
 from projections.queries.query import Ends, Questions
+from projections.queries.topic_lists import TopicFilter, WantedStatus, by_age, by_name, glob
 from projections.views import from_log, json_types
 
 TOPICS_PER_SLICE = 100
