@@ -16,10 +16,10 @@ from controller.policy.in_force import PolicyInForce
 from events.catalog import Recorded, TopicCreated, TopicReady
 from events.logs.log import EventLog
 from events.names import BrokerId
-from projections.queries.counting import Counted, counted_at
 from projections.queries.listing import Listing, cursor_of, newest_of_broker, newest_of_topic
 from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Query, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
+from projections.queries.topic_lists import Counted, counted_at
 from projections.store.request_index import RULE, IndexedRequest, values_of
 from projections.text.moments import end_at, iso, time_at
 from projections.text.wording import in_words

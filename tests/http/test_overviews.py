@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.queries import counting
+from projections.queries import topic_lists
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from projections.queries import counting
-from projections.queries.counting import counted_at
+from projections.queries import topic_lists
 from projections.queries.query import Query, Questions
+from projections.queries.topic_lists import counted_at
 from tests.projections.test_snapshotting import commits_of, kept, story
 
 

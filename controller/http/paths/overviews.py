@@ -18,11 +18,11 @@ from controller.http.places import Places
 from controller.http.requests import caller_of
 from controller.machine.readiness import how_far
 from projections.queries import overviews
-from projections.queries.counting import Counted
 from projections.queries.differences import difference
 from projections.queries.overviews import Window
 from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
+from projections.queries.topic_lists import Counted
 from projections.text.moments import iso
 from projections.views import overview_types as types
 from projections.views.overview_types import DifferenceView, QuorumView
