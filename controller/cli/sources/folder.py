@@ -33,7 +33,7 @@ from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
-from projections.views import from_log, json_types, overview_types, overviews, to_json
+from projections.views import json_types, overview_types, overviews, responses, to_json
 from projections.views.overview_types import DifferenceView
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class FolderSource:
     def topics(self, after: str | None, limit: int, at: str | None) -> json_types.TopicsView:
         with _refusing():
             if at is not None:
-                return from_log.topics_at(self._query, at, after, limit)
+                return responses.topics_at(self._query, at, after, limit)
             live = self._store.durable_cluster.live
-            page = from_log.summaries(self._query, self._query.newest(after, limit), live)
-            return from_log.topics(self._query, page, page[-1].name if page else None, self._query.end())
+            page = responses.summaries(self._query, self._query.newest(after, limit), live)
+            return responses.topics(self._query, page, page[-1].name if page else None, self._query.end())
 
     def topic(self, name: str, at: str | None) -> json_types.TopicView:
         with _refusing():
-            return from_log.topic_at(self._query.of_topic(name), name, at)
+            return responses.topic_at(self._query.of_topic(name), name, at)
 
     def requests(self, which: WhichRequests, limit: int, cursor: str | None = None) -> overview_types.RequestsView:
         wanted = RequestFilter(which.principal, which.outcome, which.rule, which.api, which.host)
@@ -96,7 +96,7 @@ class FolderSource:
 
     def request(self, request_id: str, at: str | None = None) -> json_types.RequestView:
         with _refusing():
-            return from_log.request(self._query, request_id, at)
+            return responses.request(self._query, request_id, at)
 
     def diff(self, since: str, until: str | None, limit: int, cursor: str | None = None) -> DifferenceView:
         with _refusing():
@@ -104,7 +104,7 @@ class FolderSource:
 
     def brokers(self, at: str | None) -> json_types.BrokersView:
         with _refusing():
-            return from_log.brokers(self._query, at)
+            return responses.brokers(self._query, at)
 
     def dry_run(self, create: Create) -> json_types.CreatedView:
         """As `Source.dry_run`, by the rules that are in force in the folder."""
@@ -127,7 +127,7 @@ class FolderSource:
     ) -> json_types.EventsView:
         of = (which.topic, which.request_id, which.partition)
         with _refusing():
-            return from_log.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
+            return responses.events(self._query, start, limit, *of, cursor, kind=which.kind, newest=newest, at=which.at)
 
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
@@ -140,7 +140,7 @@ class FolderSource:
 
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
         with _refusing():
-            return from_log.explanation(self._query, subject, at=at)
+            return responses.explanation(self._query, subject, at=at)
 
     def create(self, create: Create) -> json_types.CreatedView:
         raise SourceError(_STOPPED)

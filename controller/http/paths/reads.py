@@ -19,7 +19,7 @@ from controller.http.requests import caller_of
 from projections.queries import responses as shown_configs
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NoTopic, NotThere, Questions
-from projections.views import from_log, json_types
+from projections.views import json_types, responses
 from projections.views.overview_types import TopicConfigsView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -35,8 +35,8 @@ async def topic(
     part = reader.queries.of_topic(name)
     newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
-        return await reader.reading.answer(from_log.topic_at, part, name, at)
-    return await reader.reading.answer(from_log.topic, part, newest, live, end)
+        return await reader.reading.answer(responses.topic_at, part, name, at)
+    return await reader.reading.answer(responses.topic, part, newest, live, end)
 
 
 @get("/topics/{name:str}/configs")
@@ -68,10 +68,10 @@ async def topic_events(
     reader.need(request, name)
 
     def page(queries: Questions) -> json_types.EventsView:
-        found = from_log.events(
+        found = responses.events(
             queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
         )
-        return from_log.topic_events(queries, found, name)
+        return responses.topic_events(queries, found, name)
 
     return await reader.answer(page)
 
@@ -82,14 +82,14 @@ async def request_(
 ) -> Response[json_types.RequestView]:
     """One request and how each of its topics fared."""
     await reader.need_request(request, request_id)
-    return await reader.answer(from_log.request, request_id, at)
+    return await reader.answer(responses.request, request_id, at)
 
 
 @get("/brokers")
 async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersView]:
     """The brokers, live and fenced, and the settings that decide."""
     reader.need(request)
-    return await reader.answer(from_log.brokers, at)
+    return await reader.answer(responses.brokers, at)
 
 
 @get("/events")
@@ -114,7 +114,7 @@ async def events(
     reader.need(request, topic)
     newest = order == "newest"
     return await reader.answer(
-        from_log.events, start, limit, topic, request_id, partition, cursor, kind=kind, newest=newest, at=at
+        responses.events, start, limit, topic, request_id, partition, cursor, kind=kind, newest=newest, at=at
     )
 
 
@@ -157,11 +157,11 @@ async def explanation(
         reader.need(request, subject)
     if of != "request" and may_describe(reader.api, request, subject):
         with suppress(NoTopic):
-            return await reader.answer(from_log.explanation, subject, explain_topic, at)
+            return await reader.answer(responses.explanation, subject, explain_topic, at)
         if of == "topic" or not await reader.may_see_request(request, subject):
             raise nothing_to_explain(subject)
     try:
         await reader.need_request(request, subject)
-        return await reader.answer(from_log.explanation, subject, explain_request, at)
+        return await reader.answer(responses.explanation, subject, explain_request, at)
     except NotThere:
         raise nothing_to_explain(subject) from None

@@ -27,7 +27,7 @@ from events.names import shard_key
 from projections.queries.listing import Listing, Place, cursor_of
 from projections.queries.query import Ends, Questions
 from projections.queries.topic_lists import TopicFilter, WantedStatus, by_age, by_name, glob
-from projections.views import from_log, json_types
+from projections.views import json_types, responses
 
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""
@@ -74,11 +74,11 @@ async def topics(
         raise refused(400, ErrorCode.INVALID_REQUEST, "after: it goes with neither cursor nor order=newest")
     if order == "newest":
         if at is not None:
-            return await page.of_the_past(at, from_log.newest_at, cursor)
+            return await page.of_the_past(at, responses.newest_at, cursor)
         return await page.by_age(_place(reader.queries, cursor))
     beyond = places.opened(after if cursor is None else cursor)
     if at is not None:
-        return await page.of_the_past(at, partial(from_log.topics_at, place=places.sealed), beyond)
+        return await page.of_the_past(at, partial(responses.topics_at, place=places.sealed), beyond)
     return await page.by_name(beyond, places.sealed)
 
 
@@ -143,7 +143,7 @@ class _Page:
         """Add those that are shown; whether the page is full and more would follow, which then are left out."""
         seen = [one for one in topics if self._which.fits_name(one.name) and self._may_show(one.name)]
         if seen:
-            found = await self._reader.reading.run(from_log.summaries, self._queries, seen, self._live, self._which)
+            found = await self._reader.reading.run(responses.summaries, self._queries, seen, self._live, self._which)
             self._shown += found
         is_full = len(self._shown) > self._limit
         del self._shown[self._limit :]
@@ -153,7 +153,7 @@ class _Page:
         return may_describe(self._api, self._request, name)
 
     async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsView]:
-        return await self._reader.answer(from_log.topics, self._shown, after, self._end, cursor)
+        return await self._reader.answer(responses.topics, self._shown, after, self._end, cursor)
 
 
 def _pattern(name: str | None) -> Pattern | None:
