@@ -16,24 +16,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Protocol
+
 import msgspec
+
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.followed import indexed_under
 from events.logs.heads import Head
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import EMPTY_ROOT, Frontier
-from projections.queries.proving import kept_head as head_in_event
-from projections.queries.query import Query
-from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
-from collections.abc import Iterator
-from itertools import zip_longest
-from events.logs.log import EventLog
 from events.logs.snapshot_file import SnapshotDamaged
 from events.logs.snapshots import open_snapshot, snapshot_offsets
+from projections.queries.proving import kept_head as head_in_event
+from projections.queries.query import Query
 from projections.store.refolding import Refold
+from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of it keeps a head that was signed, so a key shows nothing"

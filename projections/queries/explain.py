@@ -9,26 +9,24 @@ What it does not do: it judges nothing and adds nothing that is not in the log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import Literal
+
 import msgspec
-from events.catalog import Cause, CreationRefused, Recorded, TopicDeleted, TopicReady, TopicVanished
+
+from events import catalog
+from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.followed import FOLLOW, followed
+from events.names import BrokerId, TopicName
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
-from projections.text.wording import many, recorded_in_words
+from projections.text.wording import in_words, many, recorded_in_words
 from projections.views.requests import RequestRow, RequestTopicRow, request_row
 from projections.views.topics import TopicPast, fold_topic, standing
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from events import catalog
-from events.catalog import Event, Partition, Recorded
-from events.names import BrokerId, TopicName
-from projections.queries.query import Query
-from projections.text.wording import in_words
 
 STEPS_FIRST, STEPS_LAST = 100, 400
 """Of a longer chain only this many steps at its beginning and at its end are shown."""

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
+
 import msgspec
-from events.catalog import Recorded
-from projections.queries.query import BYTES_PER_PAGE, Query, Questions
-from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
-from collections.abc import Iterator
+
 from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_STRETCH
-from projections.queries.query import BYTES_PER_PAGE, Query
+from projections.queries.query import BYTES_PER_PAGE, Query, Questions
 from projections.store.creation_index import BIRTH_TYPES, birth_offsets
+from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
 
 DIGITS = len(str(OFFSET_END))
 EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time

@@ -1,15 +1,17 @@
-"""What was, of one log: topics, brokers and settings at any moment, from the nearest snapshot before it and the events
-between the two.
+"""Topics, brokers and settings of one log at any point in time: the nearest snapshot before it, and the events since.
 
-Method. A snapshot (`events.logs.snapshots`) has the topics of its moment in the order of their shard keys, and so does
-a page of a list: it reads the blocks that it needs, finds the later events of those keys in the index of shards, in one
-go for some hundred of them, and folds them. So a page costs its own topics and what happened to them since the
-snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
-births says (`projections.store.creation_index`); where the log is older than that, all keys are looked at. Without a snapshot
-all is folded from the first event on, by the same steps. Who lists all topics, in long pages, has the later events
-read once for all pages (`projections.queries.past`).
+Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
+page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
+keys at once, and folds them. So a page costs its own topics and what happened to them since the snapshot, whatever the
+size of the log. The creation index (`projections.store.creation_index`) names the keys that may have got a topic since.
+Without a snapshot the same steps begin at the first event.
 
-What it does not do: take snapshots, and have anybody wait for anybody.
+Tail. Listing all topics through the index would read every later event in a block of its own. To read them in their
+order takes a fifth of that, once: long pages that continue a list do so (`Tails.of`) and keep the bytes. A log keeps one
+tail, until its list ends or other lists have asked for long pages for a while. It takes the bytes of the events, no more
+than `TAIL_BYTES` allows, and about 100 bytes a key; the garbage collector tracks nothing in it event by event.
+
+What it does not do: it takes no snapshots and no locks.
 """
 
 from __future__ import annotations

@@ -6,23 +6,24 @@ their names.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from heapq import merge
 from typing import Literal
+
 import msgspec
+
 from controller.machine.state import Topic
 from controller.patterns import Pattern
-from events.names import shard_key
-from projections.queries.listing import Place
-from projections.queries.query import PARTITIONS_PER_SLICE, Questions
-from projections.store.store import slice_of
-from projections.views.topics import Status
-from contextlib import suppress
 from events.logs.snapshot_file import SnapshotDamaged
 from events.logs.snapshots import nearest_snapshot
+from events.names import shard_key
+from projections.queries.listing import Place
 from projections.queries.past import KEYS_AT_ONCE
-from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
+from projections.queries.query import LOOKED_AT_MAX, PARTITIONS_PER_SLICE, Ends, Query, Questions
 from projections.queries.snapshot_rows import has_more_topics
 from projections.store.standing_index import Tallies, tallied
+from projections.store.store import slice_of
+from projections.views.topics import Status
 
 WantedStatus = Literal[Status, "not-ready"]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from controller.machine.errors import ErrorCode
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from controller.machine.errors import ErrorCode
+
 
 def error_name(code: int) -> str:
     """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`."""

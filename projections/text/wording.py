@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
 from events import access, catalog
+from events.access import Acl, AsksRefused, QuotaEntity, QuotasChanged
 from events.catalog import Event, Partition, Recorded
 from events.followed import followed
 from events.hiding import shown_configs
 from events.names import is_placeholder
 from projections.text.names import error_name
-from collections.abc import Mapping, Sequence
-from typing import Final
-from events.access import Acl, AsksRefused, QuotaEntity, QuotasChanged
 
 PARTITIONS_SHOWN_MAX = 6
 """How many partitions are named one by one."""

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import msgspec
+
 from controller.policy.in_force import PolicyInForce
-from projections.views.json_types import AsOfView, BrokerView, EventView
 from projections.queries.differences import Change
-from projections.views.json_types import AsOfView, EventView
+from projections.views.json_types import AsOfView, BrokerView, EventView
+
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A request in a list. `topics` are the first ten of `num_topics`; `outcomes` counts them by how they fare, `done`

@@ -21,7 +21,7 @@ def test_many_topics_are_not_counted_and_none_is_folded_to_find_that() -> None:
         there = len(one.query.topics_at(end, "", 1000).rows)
         assert counted.topics == there > 2
         with (
-            patch.object(counting, "TOPICS_MAX", 1),
+            patch.object(topic_lists, "TOPICS_MAX", 1),
             patch.object(Query, "topics_at", side_effect=AssertionError("they were looked at")),
         ):
             assert counted_at(query, (end,)) is None

@@ -10,8 +10,9 @@ import pytest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
+from projections.queries import responses
 from projections.queries.query import NotThere, Questions
-from projections.views import json_types, responses, to_json
+from projections.views import json_types, to_json
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command
 from tests.projections.logs import kept, questions_of, story

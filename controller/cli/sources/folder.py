@@ -26,6 +26,7 @@ from events.logs.log import LogError, LogLocked
 from events.logs.proofs import Proof
 from events.logs.rocksdb_errors import lock_holder
 from events.names import RequestId, TopicId
+from projections.queries import overviews, responses
 from projections.queries.differences import difference
 from projections.queries.overviews import Window
 from projections.queries.proving import Wanted, head_of, last_signed, prove
@@ -33,7 +34,7 @@ from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicStore
-from projections.views import json_types, overview_types, overviews, responses, to_json
+from projections.views import json_types, overview_types, to_json
 from projections.views.overview_types import DifferenceView
 
 if TYPE_CHECKING:

@@ -30,10 +30,11 @@ from controller.http.pages.tokens import Tokens
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading
 from controller.http.requests import caller_of
+from projections.queries import overviews
 from projections.queries.overviews import Window
 from projections.queries.query import Questions
 from projections.text.names import escaped
-from projections.views import lines, overviews
+from projections.views import lines
 from projections.views.json_types import AsOfView, ProblemView
 
 FOLLOW: Final = "/v1/events/follow"

@@ -16,10 +16,10 @@ from controller.http.following import Followers, ndjson, server_sent
 from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import Reader, may_describe, need_topic
 from controller.http.requests import caller_of
-from projections.queries import responses as shown_configs
+from projections.queries import responses
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NoTopic, NotThere, Questions
-from projections.views import json_types, responses
+from projections.views import json_types
 from projections.views.overview_types import TopicConfigsView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
@@ -48,8 +48,8 @@ async def topic_configs(
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
-        return await reader.reading.answer(shown_configs.topic_configs_at, part, name, at)
-    return await reader.reading.answer(shown_configs.topic_configs, part, newest.configs, settings, end)
+        return await reader.reading.answer(responses.topic_configs_at, part, name, at)
+    return await reader.reading.answer(responses.topic_configs, part, newest.configs, settings, end)
 
 
 @get("/topics/{name:str}/events")

@@ -24,10 +24,11 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
+from projections.queries import responses
 from projections.queries.listing import Listing, Place, cursor_of
 from projections.queries.query import Ends, Questions
 from projections.queries.topic_lists import TopicFilter, WantedStatus, by_age, by_name, glob
-from projections.views import json_types, responses
+from projections.views import json_types
 
 TOPICS_PER_SLICE = 100
 """How many topics are taken from the live store before others get their turn."""

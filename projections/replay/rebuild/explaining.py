@@ -1,7 +1,7 @@
 """The chain of events behind a topic or a request, in words, from any log and as of any moment.
 
-The words are those of `projections.queries.explain`. A data directory has the index that it needs. Of a log in Kafka the
-events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
+The words are those of `projections.queries.explain`. A data directory has the index that it needs. Of a log in Kafka
+the events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
 
 What it does not do: scale with the history of one topic; that much is collected. It needs no Spark.
 """
