@@ -190,7 +190,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None
     host: str
     """The client's address; empty where the log does not have it."""
-    asked_at: str
+    requested_at: str
     asked_at_ms: int
     asked_offset: int
     timeout_ms: int | None

@@ -26,7 +26,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None
     host: str
     """The client's address; empty where it is not known."""
-    asked_at: str
+    requested_at: str
     asked_at_ms: int
     asked_offset: int
     topics: tuple[str, ...]

@@ -40,7 +40,7 @@ async def test_requests_come_newest_first_and_by_what_they_are() -> None:
         refused = (await one.get("/v1/requests?outcome=rejected"))["requests"][0]
         assert (refused["topics"], refused["outcomes"], refused["rules"]) == (["nobodys"], {"rejected": 1}, [rule])
         whole = await one.get(f"/v1/requests/{refused['request_id']}")
-        assert whole["asked_at"] == refused["asked_at"]
+        assert whole["requested_at"] == refused["requested_at"]
 
 
 async def test_requests_of_a_span_of_time_and_as_they_were() -> None:

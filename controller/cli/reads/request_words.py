@@ -23,7 +23,7 @@ def requests(
     rows = (
         (
             "-" if one.counted else one.request_id,
-            one.asked_at,
+            one.requested_at,
             f"{one.principal} ({one.client_id})" if one.client_id else one.principal,
             one.api,
             _topics(one, look.wide),
@@ -36,7 +36,7 @@ def requests(
     more_columns = ("HOST", "OFFSET") if look.wide else ()
     yield from look.table(("REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED BY", *more_columns), rows)
     if more and look.width is not None:
-        yield f"… there are older ones: --limit {2 * len(found)} or --until {found[-1].asked_at} shows more"
+        yield f"… there are older ones: --limit {2 * len(found)} or --until {found[-1].requested_at} shows more"
 
 
 def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
@@ -59,7 +59,7 @@ def request(one: json_types.RequestView, look: Look) -> Iterator[str]:
     """One request with how each of its topics fared."""
     how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
     client = f" ({one.client_id})" if one.client_id else ""
-    yield f"request {one.request_id}: {how} by {one.principal}{client} at {one.asked_at}, offset {one.asked_offset}"
+    yield f"request {one.request_id}: {how} by {one.principal}{client} at {one.requested_at}, offset {one.asked_offset}"
     if one.timeout_ms is not None:
         yield f"  waits up to {lines.span(one.timeout_ms)}, until {one.deadline_at}"
     yield ""
