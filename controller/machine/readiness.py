@@ -34,7 +34,7 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
         return []
     events: list[Event] = [TopicReady(topic.name)]
     if topic.waiter is not None:
-        waited_ms = max(0, at_ms - topic.waiter.asked_at_ms)
+        waited_ms = max(0, at_ms - topic.waiter.requested_at_ms)
         events.append(CreateAnswered(topic.waiter.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
     return events
 
@@ -61,6 +61,6 @@ def answer_waiter(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> De
     """The terminal answer of a create that waits, other than that it is complete."""
     waiter = topic.waiter
     assert waiter is not None, "only a create that waits is answered so"
-    waited_ms = max(0, at_ms - waiter.asked_at_ms)
+    waited_ms = max(0, at_ms - waiter.requested_at_ms)
     event = CreateAnswered(waiter.request_id, topic.name, int(code), message, waited_ms)
     return Decision((event,), (Answer(waiter.request_id, topic.name, int(code), message, "", waited_ms, topic),))

@@ -36,7 +36,7 @@ class Waiter(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The create request that waits for a topic to be complete."""
 
     request_id: RequestId
-    asked_at_ms: int
+    requested_at_ms: int
     deadline_ms: int
 
 

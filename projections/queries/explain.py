@@ -122,7 +122,7 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
         chain.add(record, because)
     decided = followed(Cause(request.api, request.request_id))
     if decided is not None:
-        summary = f"{request.request_id}: {decided.words}, {decided.place}, at {iso(request.asked_at_ms)}"
+        summary = f"{request.request_id}: {decided.words}, {decided.place}, at {iso(request.requested_at_ms)}"
         return chain.explanation(request.request_id, "request", summary)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
@@ -130,7 +130,7 @@ def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> Expla
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = request.principal + (f" ({request.client_id})" if request.client_id else "")
     fared = f": {fared}{more}" if fared else ""
-    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.asked_at_ms)}{fared}"
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.requested_at_ms)}{fared}"
     return chain.explanation(request.request_id, "request", summary)
 
 

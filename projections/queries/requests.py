@@ -123,7 +123,7 @@ def requests_page(
     ]
     found: list[IndexedRequest] = []
     reached = list(until)
-    in_order = merge(*by_time, key=lambda one: (-one[1].asked_at_ms, -one[0], -one[1].asked_offset))
+    in_order = merge(*by_time, key=lambda one: (-one[1].requested_at_ms, -one[0], -one[1].asked_offset))
     for looked_at, (number, request) in enumerate(in_order):
         if len(found) == limit or looked_at == looked_at_max:
             return RequestsPage(tuple(found), tuple(reached))
@@ -159,7 +159,7 @@ def _whole(
         same = None if first is None else request_until(part.log, first, end[other])
         if same is None:
             continue
-        if (same.asked_at_ms, other) > (request.asked_at_ms, number) and by.has(same):
+        if (same.requested_at_ms, other) > (request.requested_at_ms, number) and by.has(same):
             return None
         whole = _together(whole, same)
     return whole

@@ -54,7 +54,7 @@ class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `done` for a request that concerns no topic), `rules` are those that refused some of them."""
 
     request_id: str
-    asked_at_ms: int
+    requested_at_ms: int
     asked_offset: int
     newest_offset: int
     """That of its newest event: what is told here is not known before."""

@@ -191,7 +191,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """The client's address; empty where the log does not have it."""
     requested_at: str
-    asked_at_ms: int
+    requested_at_ms: int
     asked_offset: int
     timeout_ms: int | None
     deadline_at: str | None

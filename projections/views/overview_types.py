@@ -27,7 +27,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """The client's address; empty where it is not known."""
     requested_at: str
-    asked_at_ms: int
+    requested_at_ms: int
     asked_offset: int
     topics: tuple[str, ...]
     num_topics: int

@@ -71,7 +71,7 @@ class RequestRow(msgspec.Struct, frozen=True, gc=False):
     api_version: int
     principal: str
     client_id: str | None
-    asked_at_ms: int
+    requested_at_ms: int
     asked_offset: Offset
     timeout_ms: int | None = None
     deadline_ms: int | None = None

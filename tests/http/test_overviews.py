@@ -54,7 +54,7 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
         then = (await one.get(f"/v1/requests?at={end}"))["requests"]
         assert then[0]["outcomes"] == {"asked": 1}, "as it was right after the request"
         assert (await one.get(f"/v1/requests?at={end}&outcome=asked"))["requests"] == then[:1]
-        first_ms, last_ms = page[-1]["asked_at_ms"], page[0]["asked_at_ms"]
+        first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
         assert (await one.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
         assert (await one.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
         assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []

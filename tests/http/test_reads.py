@@ -191,7 +191,7 @@ async def test_a_request_shows_its_outcome() -> None:
         _check_times(shown)
         topic = shown["topics"][0]
         assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
-        assert shown["deadline_at_ms"] == shown["asked_at_ms"] + 30_000
+        assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
         assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
         assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
         assert topic["asked"]["configs"] == {"retention.ms": "5"}

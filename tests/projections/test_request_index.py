@@ -66,7 +66,11 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
         for one in by_id:
             row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
             assert row is not None, one
-            assert (one.principal, one.client_id, one.asked_at_ms) == (row.principal, row.client_id, row.asked_at_ms)
+            assert (one.principal, one.client_id, one.requested_at_ms) == (
+                row.principal,
+                row.client_id,
+                row.requested_at_ms,
+            )
             if len(set(one.topics)) < len(one.topics):
                 continue  # no client's request changes a topic twice: a history that gives all the same id
             if row.topics:

@@ -60,7 +60,7 @@ def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
     row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
     assert row is not None
     assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
-    assert row.deadline_ms == row.asked_at_ms + 700
+    assert row.deadline_ms == row.requested_at_ms + 700
     requested = row.topics[0].asked
     assert requested is not None
     assert (requested.num_partitions, requested.replication_factor, requested.configs) == (

@@ -52,7 +52,7 @@ REQUESTS = pa.schema(
         ("principal", pa.string()),
         ("client_id", pa.string()),
         ("api", pa.string()),
-        ("asked_at_ms", pa.int64()),
+        ("requested_at_ms", pa.int64()),
         ("asked_offset", pa.int64()),
         ("waited_ms", pa.int64()),
         ("last_offset", pa.int64()),

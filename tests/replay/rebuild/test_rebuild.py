@@ -165,7 +165,7 @@ def test_after_every_event_requests_are_what_the_projection_shows(history: LogRe
 
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
-    names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "asked_at_ms", "waited_ms")
+    names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "requested_at_ms", "waited_ms")
     return tuple(str(row[name]) for name in names)
 
 
