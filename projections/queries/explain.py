@@ -158,7 +158,7 @@ def _during_request(query: Query, request: RequestRow, topic: RequestTopicRow, e
     request did not live to see that; without what others requested."""
     unfinished = topic.status in ("waiting", "timed-out")
     last = end if unfinished else topic.offset + 1
-    for record in query.topic_events(topic.topic, request.asked_offset, last):
+    for record in query.topic_events(topic.topic, request.requested_offset, last):
         requested_by = getattr(record.event, "request_id", "")
         if requested_by in ("", request.request_id) or isinstance(record.event, ENDS):
             yield record

@@ -123,11 +123,11 @@ def requests_page(
     ]
     found: list[IndexedRequest] = []
     reached = list(until)
-    in_order = merge(*by_time, key=lambda one: (-one[1].requested_at_ms, -one[0], -one[1].asked_offset))
+    in_order = merge(*by_time, key=lambda one: (-one[1].requested_at_ms, -one[0], -one[1].requested_offset))
     for looked_at, (number, request) in enumerate(in_order):
         if len(found) == limit or looked_at == looked_at_max:
             return RequestsPage(tuple(found), tuple(reached))
-        reached[number] = request.asked_offset
+        reached[number] = request.requested_offset
         whole = request if len(query.parts) == 1 else _whole(query, by, number, request, end)
         if whole is not None and which.has(whole) and may_show(whole):
             found.append(whole)

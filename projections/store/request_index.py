@@ -55,7 +55,7 @@ class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     request_id: str
     requested_at_ms: int
-    asked_offset: int
+    requested_offset: int
     newest_offset: int
     """That of its newest event: what is told here is not known before."""
     principal: str
@@ -336,7 +336,7 @@ def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
 
 
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
-    place = inverted(entry.asked_offset)
+    place = inverted(entry.requested_offset)
     puts[REQUEST + place] = _encode(entry)
     if before is None:
         for kind, value in _values(entry):

@@ -192,7 +192,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """The client's address; empty where the log does not have it."""
     requested_at: str
     requested_at_ms: int
-    asked_offset: int
+    requested_offset: int
     timeout_ms: int | None
     deadline_at: str | None
     deadline_at_ms: int | None

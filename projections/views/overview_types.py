@@ -17,7 +17,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     is one that concerns no topic; `rules` are those that refused some of them.
 
     Where `counted`, these are refusals that have no record of their own: `outcomes` has their number, there is no
-    request of this id, and the event at `asked_offset` says more.
+    request of this id, and the event at `requested_offset` says more.
     """
 
     request_id: str
@@ -28,7 +28,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The client's address; empty where it is not known."""
     requested_at: str
     requested_at_ms: int
-    asked_offset: int
+    requested_offset: int
     topics: tuple[str, ...]
     num_topics: int
     outcomes: dict[str, int]

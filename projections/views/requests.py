@@ -72,7 +72,7 @@ class RequestRow(msgspec.Struct, frozen=True, gc=False):
     principal: str
     client_id: str | None
     requested_at_ms: int
-    asked_offset: Offset
+    requested_offset: Offset
     timeout_ms: int | None = None
     deadline_ms: int | None = None
     topics: tuple[RequestTopicRow, ...] = ()

@@ -16,7 +16,7 @@ from tests.cli.commands import Run, columns
 
 def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Path) -> None:
     listed = json.loads(run("requests", "--json", "--data", stopped).out)["requests"]
-    times = [one["asked_offset"] for one in listed]
+    times = [one["requested_offset"] for one in listed]
     assert times == sorted(times, reverse=True)
     ids = run("requests", "-o", "name", "--data", stopped).out.splitlines()
     assert ids == [one["request_id"] for one in listed]

@@ -58,7 +58,7 @@ async def test_a_refusal_is_repeated_with_its_rule() -> None:
         assert replies[0] == replies[1]
         assert replies[0]["rule"] == "policy:tests.Owned/owner"
         (listed,) = (await one.get("/v1/requests"))["requests"]
-        assert listed["asked_offset"] + 3 == one.log.durable_offset, "it was decided once"
+        assert listed["requested_offset"] + 3 == one.log.durable_offset, "it was decided once"
 
 
 async def test_changes_are_made_once() -> None:

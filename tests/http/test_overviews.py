@@ -47,7 +47,7 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         made = await _some_requests(one)
         page = (await one.get("/v1/requests"))["requests"]
-        offsets = {each["request_id"]: each["asked_offset"] for each in page}
+        offsets = {each["request_id"]: each["requested_offset"] for each in page}
         start, end = offsets[made["refused"]], offsets[made["gone"]]
         shown = (await one.get(f"/v1/requests?from={start}&to={end}"))["requests"]
         assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
@@ -272,7 +272,7 @@ async def test_a_request_and_an_explanation_as_they_were() -> None:
     async with service() as one:
         request_id = (await one.create("t"))["request_id"]
         whole = await one.get(f"/v1/requests/{request_id}")
-        first = whole["asked_offset"]
+        first = whole["requested_offset"]
         then = await one.get(f"/v1/requests/{request_id}?at={first}")
         assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("asked", "created")
         assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]

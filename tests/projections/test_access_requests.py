@@ -30,7 +30,7 @@ def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
         row = request_row(records)
         assert row is not None
         assert (row.request_id, row.api, row.principal, row.client_id) == (ID, command, "User:admin", "kafka-configs")
-        assert (row.asked_offset, row.topics) == (7, ())
+        assert (row.requested_offset, row.topics) == (7, ())
 
 
 def test_each_has_words_of_its_own_without_secrets() -> None:

@@ -62,7 +62,7 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
     step = max(1, len(records) // 25)
     for end in (*range(1, len(records), step), len(records)):
         by_id = [one for one in page(query, end=(end,)) if not one.counted]
-        assert [one.asked_offset for one in by_id] == sorted((one.asked_offset for one in by_id), reverse=True)
+        assert [one.requested_offset for one in by_id] == sorted((one.requested_offset for one in by_id), reverse=True)
         for one in by_id:
             row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
             assert row is not None, one
@@ -104,7 +104,7 @@ def test_a_filter_finds_what_a_look_at_all_finds(name: str) -> None:
             which = RequestFilter(**{field: value})
             found = page(query, which)
             assert found == [one for one in everyone if which.has(one)], which
-            assert [one.asked_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
+            assert [one.requested_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
             assert found, f"{value} is in the index for nothing"
 
 

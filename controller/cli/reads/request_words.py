@@ -29,7 +29,7 @@ def requests(
             _topics(one, look.wide),
             _outcomes(one),
             ",".join(one.rules) or "-",
-            *((one.host or "-", one.asked_offset) if look.wide else ()),
+            *((one.host or "-", one.requested_offset) if look.wide else ()),
         )
         for one in found
     )
@@ -59,7 +59,7 @@ def request(one: json_types.RequestView, look: Look) -> Iterator[str]:
     """One request with how each of its topics fared."""
     how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
     client = f" ({one.client_id})" if one.client_id else ""
-    yield f"request {one.request_id}: {how} by {one.principal}{client} at {one.requested_at}, offset {one.asked_offset}"
+    yield f"request {one.request_id}: {how} by {one.principal}{client} at {one.requested_at}, offset {one.requested_offset}"
     if one.timeout_ms is not None:
         yield f"  waits up to {lines.span(one.timeout_ms)}, until {one.deadline_at}"
     yield ""

@@ -53,7 +53,7 @@ REQUESTS = pa.schema(
         ("client_id", pa.string()),
         ("api", pa.string()),
         ("requested_at_ms", pa.int64()),
-        ("asked_offset", pa.int64()),
+        ("requested_offset", pa.int64()),
         ("waited_ms", pa.int64()),
         ("last_offset", pa.int64()),
     ]
@@ -164,7 +164,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
 
 _ORDER = {
     "topics": ("log_partition", "shard"),
-    "requests": ("log_partition", "asked_offset"),
+    "requests": ("log_partition", "requested_offset"),
     "brokers": ("log_partition", "broker_id"),
 }
 

@@ -120,7 +120,7 @@ async def test_pages_show_what_the_json_shows() -> None:
         broker = await one.get("/brokers/2")
         assert broker["reason"] in text_of(await page(one, "/brokers/2"))
         assert "retention.ms : 86400000 → 3600000" in text_of(
-            await page(one, f"/diff?from={request['asked_offset'] + 6}")
+            await page(one, f"/diff?from={request['requested_offset'] + 6}")
         )
         policies = text_of(await page(one, "/policies"))
         for word in ("owner enforced", "size observed", "names need an owner", "User:ANONYMOUS : 1"):

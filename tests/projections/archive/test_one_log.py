@@ -254,7 +254,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
 
     before = shown(RequestFilter())
     late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.asked_offset < noted(cut).forgotten
+    assert late.requested_offset < noted(cut).forgotten
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)

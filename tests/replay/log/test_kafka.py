@@ -143,8 +143,8 @@ def test_a_single_partition_is_the_history_itself(
     ref = topic_of(kafka44, [records])
     mine = rows(rebuilt_topics(spark, ref, len(records)), "shard")
     assert mine == rows(rebuilt_topics(spark, history, len(records)), "shard")
-    assert rows(rebuilt_requests(spark, ref, len(records)), "asked_offset") == rows(
-        rebuilt_requests(spark, history, len(records)), "asked_offset"
+    assert rows(rebuilt_requests(spark, ref, len(records)), "requested_offset") == rows(
+        rebuilt_requests(spark, history, len(records)), "requested_offset"
     )
     assert rows(rebuilt_brokers(spark, ref, 20), "broker_id") == rows(rebuilt_brokers(spark, history, 20), "broker_id")
 
