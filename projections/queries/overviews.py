@@ -131,13 +131,13 @@ def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.Re
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
 
 
-def counted_in(shape: types.SummaryView, counted: Counted | None) -> types.SummaryView:
+def counted_in(view_of: types.SummaryView, counted: Counted | None) -> types.SummaryView:
     """A summary with what was counted of topics and partitions."""
     if counted is None:
-        return shape
+        return view_of
     trouble, loads = counted.tallies.trouble, counted.tallies.brokers
     return msgspec.structs.replace(
-        shape,
+        view_of,
         topics=counted.topics,
         partitions=counted.partitions,
         topics_pending=counted.pending,
@@ -212,11 +212,11 @@ def broker(
 
 
 def _request(one: IndexedRequest) -> types.RequestSummary:
-    return to_json.shape(types.RequestSummary, one, outcomes=dict(one.outcomes))
+    return to_json.view_of(types.RequestSummary, one, outcomes=dict(one.outcomes))
 
 
 def _span(one: Span) -> types.SpanShape:
-    return to_json.shape(types.SpanShape, one)
+    return to_json.view_of(types.SpanShape, one)
 
 
 def _fold(one: Fold) -> types.FoldShape:

@@ -36,10 +36,10 @@ def maybe_iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape:
-    """A shape with what is given; every other field is the source's of that name, and an `…_at` its `…_at_ms` as text.
+def view_of(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape:
+    """A view_of with what is given; every other field is the source's of that name, and an `…_at` its `…_at_ms` as text.
 
-    Nothing checks the types: that every shape reads back as itself, tests see to.
+    Nothing checks the types: that every view_of reads back as itself, tests see to.
     """
     for name in kind.__struct_fields__:
         if name not in given:
@@ -50,13 +50,13 @@ def shape(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape
 
 def as_of(moment: AsOf) -> json_types.AsOfView:
     """The moment that an answer shows."""
-    return shape(json_types.AsOfView, moment)
+    return view_of(json_types.AsOfView, moment)
 
 
 def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionView, ...]:
     """Partitions in the order of their ids."""
     return tuple(
-        shape(json_types.PartitionView, one, partition=number, offline=topics.offline_replicas(one, live))
+        view_of(json_types.PartitionView, one, partition=number, offline=topics.offline_replicas(one, live))
         for number, one in enumerate(all_of_them)
     )
 
@@ -76,7 +76,7 @@ def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
 
 def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicView:
     """A topic in full."""
-    return shape(
+    return view_of(
         json_types.TopicView,
         row,
         **_of_topic(row, live),
@@ -87,7 +87,7 @@ def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicView:
 
 
 def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
-    """What a topic's shape has beside the fields of its row."""
+    """What a topic's view_of has beside the fields of its row."""
     by, stands = row.created_by, topics.standing(row, live)
     return {
         "topic_id": topic_id_text(row.topic_id),
@@ -106,15 +106,15 @@ def policy(verdict: Verdict | None) -> json_types.PolicyShape | None:
     """A policy's verdict, null where none was set."""
     if verdict is None:
         return None
-    observed = tuple(shape(json_types.ObservationShape, one) for one in verdict.observed)
-    return shape(json_types.PolicyShape, verdict, observed=observed)
+    observed = tuple(view_of(json_types.ObservationShape, one) for one in verdict.observed)
+    return view_of(json_types.PolicyShape, verdict, observed=observed)
 
 
 def created(answer: Answer, live: Live, validate_only: bool) -> json_types.CreatedView:
     """The answer to a create that succeeded, or would have."""
     made = answer.topic
     assert made is not None, "a create that was not refused shows its topic"
-    return shape(
+    return view_of(
         json_types.CreatedView,
         answer,
         error=error_word(answer.code),
@@ -134,7 +134,7 @@ def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_ty
     changes out, the answer comes without it."""
     topic = answer.topic or known
     assert topic is not None, "a change that succeeded found what it changed"
-    return shape(
+    return view_of(
         json_types.AlteredView,
         answer,
         error=error_word(answer.code),
@@ -152,17 +152,17 @@ def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedView:
     gone = answer.topic or known
     assert gone is not None, "a delete that succeeded found what it deleted"
     error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
-    return shape(json_types.DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
+    return view_of(json_types.DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
 def refusal(answer: Answer) -> json_types.ErrorView:
     """The answer to a request that was refused."""
-    return shape(json_types.ErrorView, answer, error=error_word(answer.code))
+    return view_of(json_types.ErrorView, answer, error=error_word(answer.code))
 
 
 def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemView:
     """An error as HTTP answers it, with its status."""
-    return shape(
+    return view_of(
         json_types.ProblemView,
         error,
         type=f"urn:kafka:error:{error.error}",
@@ -176,11 +176,11 @@ def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemView:
 def request(row: RequestRow) -> json_types.RequestView:
     """A request with the outcome of each of its topics."""
     deadline = {"deadline_at": maybe_iso(row.deadline_ms), "deadline_at_ms": row.deadline_ms}
-    return shape(json_types.RequestView, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
+    return view_of(json_types.RequestView, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
 
 
 def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicView:
-    return shape(
+    return view_of(
         json_types.RequestTopicView,
         row,
         topic_id=None if row.topic_id is None else topic_id_text(row.topic_id),
@@ -200,7 +200,7 @@ def _wanted(row: RequestTopicRow) -> str:
 
 def _requested(row: Requested) -> json_types.RequestedShape:
     manual = {str(one.partition): one.replicas for one in row.assignments}
-    return shape(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
+    return view_of(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
 
 
 def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersView:
@@ -211,18 +211,18 @@ def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersView:
 
 def broker(row: BrokerRow) -> json_types.BrokerView:
     """A broker."""
-    endpoints = tuple(shape(json_types.EndpointShape, one) for one in row.endpoints)
-    return shape(json_types.BrokerView, row, endpoints=endpoints)
+    endpoints = tuple(view_of(json_types.EndpointShape, one) for one in row.endpoints)
+    return view_of(json_types.BrokerView, row, endpoints=endpoints)
 
 
 def event(record: Recorded, partition: int | None = None) -> json_types.EventView:
     """An event with its fields."""
-    return shape(
+    return view_of(
         json_types.EventView,
         record,
         type=type(record.event).__name__,
         text=recorded_in_words(record),
-        cause=shape(json_types.CauseView, record.cause),
+        cause=view_of(json_types.CauseView, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,
     )
@@ -259,8 +259,8 @@ def _plain(name: str, value: object) -> object:
 
 def explanation(chain: Explanation) -> json_types.ExplanationView:
     """A chain of events in words."""
-    return shape(json_types.ExplanationView, chain, steps=tuple(map(_step, chain.steps)))
+    return view_of(json_types.ExplanationView, chain, steps=tuple(map(_step, chain.steps)))
 
 
 def _step(step: Step) -> json_types.StepView:
-    return shape(json_types.StepView, step, cause=shape(json_types.CauseView, step))
+    return view_of(json_types.StepView, step, cause=view_of(json_types.CauseView, step))
