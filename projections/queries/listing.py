@@ -1,7 +1,8 @@
-"""Events in order, a page at a time: of one log, or of several partitions together.
+"""Pages of events, of one log or of several partitions, the oldest or the newest first.
 
-The events of a partition come in the order of their offsets. Those of several are put together by their time; where a
-page ends is a place in each partition, so that nothing is left out or shown twice, however unevenly they grow.
+The events of one partition are ordered by offset, those of several by time. The cursor of a page holds an offset of
+each partition, so paging neither skips nor repeats events. Indexes are read forwards only: for the newest first they
+are read in ranges, the last range first.
 """
 
 from __future__ import annotations
@@ -15,32 +16,33 @@ from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, shard_key
-from projections.queries.past import EVENTS_PER_STRETCH
+from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import BYTES_PER_PAGE, Query, Questions
-from projections.store.creation_index import BIRTH_TYPES, birth_offsets
+from projections.store.creation_index import CREATION_TYPES, creation_offsets
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
 
 DIGITS = len(str(OFFSET_END))
-EVENTS_PER_READ = 100  # what is filtered out costs no more than this at a time
+EVENTS_PER_READ = 100
+"""A filtered listing reads no more events at once."""
 
 Place = tuple[int, ...]
-"""An offset for each part of a listing."""
+"""An offset in each part of a listing."""
 
 
 class BadPlace(ValueError):
-    """A place, or a partition, that this log does not have; the message says what is allowed."""
+    """A place or partition that this log does not have; the message says what is allowed."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A page: events with the number of their partition (None in a log without partitions); `next_place` is where to go
-    on, None when these were the last that there are."""
+    """A page of events, each with its partition (None in a log without partitions). `next_place` is the start of the
+    next page, None at the end."""
 
     events: tuple[tuple[int | None, Recorded], ...]
     next_place: Place | None
 
 
 class Listing:
-    """The events of some parts: all, or those of a topic, of a request, or of both."""
+    """The events of some parts: all, or those of a topic, a request, or both."""
 
     def __init__(self, parts: Sequence[Query], topic: str | None = None, request_id: str | None = None) -> None:
         self.parts = tuple(parts)
@@ -52,10 +54,7 @@ class Listing:
         return tuple(part.end() for part in self.parts)
 
     def place(self, start: int, cursor: str | None) -> Place:
-        """Where to begin: an offset in a listing of one part, the cursor of the page before in one of several.
-
-        Raises BadPlace.
-        """
+        """The place of an offset, in a listing of one part, or of a cursor. Raises BadPlace."""
         count = len(self.parts)
         if cursor is None:
             if start and count > 1:
@@ -67,7 +66,7 @@ class Listing:
         return tuple(map(int, words))
 
     def page(self, place: Place, limit: int, end: Place) -> Listed:
-        """Up to `limit` events from a place on and before `end`; fewer where they are large."""
+        """Up to `limit` events from a place until before `end`; fewer if they are large."""
         if len(self.parts) == 1:
             return self._page_of_one(place[0], limit, end[0])
         streams = [self._each(number, place[number], end[number]) for number in range(len(self.parts))]
@@ -97,14 +96,14 @@ class Listing:
 
 
 def cursor_of(place: Place) -> str:
-    """A place as text."""
+    """The cursor of a place."""
     return "-".join(map(str, place))
 
 
 def listing(
     query: Questions, topic: str | None = None, request_id: str | None = None, partition: int | None = None
 ) -> Listing:
-    """The events of all parts, or of those alone that can hold such events. Raises BadPlace."""
+    """The events of the parts that can hold them. Raises BadPlace."""
     if partition is not None:
         parts = {part.partition: part for part in query.parts}
         if partition not in parts or None in parts:
@@ -114,19 +113,19 @@ def listing(
     return Listing(query.parts if topic is None else (query.of_topic(topic),), topic, request_id)
 
 
-STRETCH_FIRST, STRETCH_MAX = 1 << 10, 1 << 18
-"""Offsets that are looked through at once: few at first, as the newest are wanted, then twice as many each time."""
-EVENTS_LOOKED_AT_MAX = 10_000
-"""For those that fit: a tenth of a second, then the page ends."""
+RANGE_FIRST, RANGE_MAX = 1 << 10, 1 << 18
+"""The first range of offsets to scan is small; each further one is twice as large."""
+EVENTS_SCANNED_MAX = 10_000
+"""A page ends after so many events: a tenth of a second."""
 
 
 def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
     """The offsets of the events under a shard key below an offset, the highest first."""
-    stretch = STRETCH_FIRST
+    size = RANGE_FIRST
     while before > 0:
-        start = max(0, before - stretch)
+        start = max(0, before - size)
         yield from reversed(list(log.shard_offsets(key, start, before)))
-        before, stretch = start, min(2 * stretch, STRETCH_MAX)
+        before, size = start, min(2 * size, RANGE_MAX)
 
 
 def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
@@ -147,14 +146,14 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
 
 
 class EventFilter(msgspec.Struct, frozen=True):
-    """Which events: all, or those that fit each of what is given."""
+    """A filter of events; None and () match all."""
 
     topic: str | None = None
     request_id: str | None = None
     types: tuple[str, ...] = ()
 
-    def fits(self, event: Event) -> bool:
-        """Whether an event is one of them."""
+    def matches(self, event: Event) -> bool:
+        """Whether the event passes the filter."""
         return (
             self.topic in (None, getattr(event, "topic", None))
             and self.request_id in (None, getattr(event, "request_id", None))
@@ -163,17 +162,17 @@ class EventFilter(msgspec.Struct, frozen=True):
 
 
 def newest_first(listing: Listing, which: EventFilter, place: Place, limit: int) -> Listed:
-    """Up to `limit` events below the offsets of a place, the newest first; fewer where they are large, or where it has
-    looked at many that do not fit."""
+    """Up to `limit` matching events below the offsets of a place, the newest first; fewer if they are large, or if many
+    do not match."""
     streams = [_before(number, part, which, place[number]) for number, part in enumerate(listing.parts)]
     found: list[tuple[int | None, Recorded]] = []
     reached, room = list(place), BYTES_PER_PAGE
     in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
-    for looked_at, (number, record) in enumerate(in_order):
-        if len(found) == limit or room <= 0 or looked_at == EVENTS_LOOKED_AT_MAX:
+    for scanned, (number, record) in enumerate(in_order):
+        if len(found) == limit or room <= 0 or scanned == EVENTS_SCANNED_MAX:
             return Listed(tuple(found), tuple(reached))
         reached[number] = record.offset
-        if which.fits(record.event):
+        if which.matches(record.event):
             part = listing.parts[number]
             found.append((part.partition, record))
             room -= part.size_of(record)
@@ -181,14 +180,14 @@ def newest_first(listing: Listing, which: EventFilter, place: Place, limit: int)
 
 
 def oldest_first(listing: Listing, which: EventFilter, place: Place, limit: int, end: Place) -> Listed:
-    """Up to `limit` events from a place on and before `end`, the oldest first; fewer as above."""
+    """Up to `limit` matching events from a place until before `end`, the oldest first; fewer as in `newest_first`."""
     found: list[tuple[int | None, Recorded]] = []
-    looked_at = 0
+    scanned = 0
     while True:
         page = listing.page(place, limit - len(found), end)
-        found += [one for one in page.events if which.fits(one[1].event)]
-        looked_at += len(page.events)
-        if page.next_place is None or len(found) == limit or looked_at >= EVENTS_LOOKED_AT_MAX:
+        found += [one for one in page.events if which.matches(one[1].event)]
+        scanned += len(page.events)
+        if page.next_place is None or len(found) == limit or scanned >= EVENTS_SCANNED_MAX:
             return Listed(tuple(found), page.next_place)
         place = page.next_place
 
@@ -199,8 +198,8 @@ def _before(number: int, part: Query, which: EventFilter, before: int) -> Iterat
         offsets = reversed([offset for offset in part.log.request_offsets(which.request_id) if offset < before])
     elif which.topic is not None:
         offsets = offsets_before(part.log, shard_key(which.topic), before)
-    elif which.types == BIRTH_TYPES:
-        offsets = birth_offsets(part.log, before)
+    elif which.types == CREATION_TYPES:
+        offsets = creation_offsets(part.log, before)
     else:
         offsets = iter(range(before - 1, -1, -1))
     return ((number, record) for record in _decoded(part, offsets))
@@ -208,6 +207,6 @@ def _before(number: int, part: Query, which: EventFilter, before: int) -> Iterat
 
 def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
     for count, offset in enumerate(offsets, 1):
-        if count % EVENTS_PER_STRETCH == 0:
+        if count % EVENTS_PER_REST == 0:
             part.rest()
         yield decode_event(offset, part.log.read_one(offset))

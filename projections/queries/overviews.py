@@ -1,14 +1,14 @@
-"""What shows many things at once, from the log alone: requests by time, a summary, timelines, one broker.
+"""Responses about many things at once: lists of requests, the summary, timelines, one broker.
 
-They only read the log, so they may run in any thread.
+They read only the log, so they may run in any thread.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -17,7 +17,7 @@ from events.catalog import Recorded, TopicCreated, TopicReady
 from events.logs.log import EventLog
 from events.names import BrokerId
 from projections.queries.listing import Listing, cursor_of, newest_of_broker, newest_of_topic
-from projections.queries.query import AsOf, Ends, NoTopic, NotThere, Query, Questions
+from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.queries.requests import MayShow, RequestFilter, everyone, requests_page, starts
 from projections.queries.topic_lists import Counted, counted_at
 from projections.store.request_index import RULE, IndexedRequest, values_of
@@ -29,8 +29,8 @@ from projections.views.json_types import AsOfView
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
-REFUSALS_LOOKED_AT_MAX = 3000
-"""Of all rules together, some tens of milliseconds: the more rules, the earlier counting ends."""
+REFUSALS_SCANNED_MAX = 3000
+"""For all rules together, a few tens of milliseconds; divided among the rules."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 TEXTS_SHOWN_MAX = 20
@@ -39,7 +39,7 @@ POLICY_SETTING = "create.topic.policy.class.name"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Which part of a list: of which time, as of when, how many, and from where the page before has ended."""
+    """A page of a list: its time range, point in time, length and cursor."""
 
     since: str | None = None
     until: str | None = None
@@ -60,37 +60,37 @@ def requests(
     page = requests_page(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
     cursor = None if page.next_place is None else cursor_of(page.next_place)
     shown = tuple(map(_request, page.requests))
-    return types.RequestsView(shown, cursor, to_json.as_of(query.as_of(end)))
+    return types.RequestsView(shown, cursor, query.as_of(end))
 
 
 def timeline(query: Questions, window: Window) -> types.TimelineView:
-    """How many events happened when; the limit is the number of spans. Raises BadMoment."""
+    """The number of events over time, in `window.limit` spans. Raises BadMoment."""
     end = query.end(window.at)
     until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
     found = spans(query, starts(query, window.since), until, window.limit)
-    return types.TimelineView(tuple(map(_span, found)), to_json.as_of(query.as_of(end)))
+    return types.TimelineView(found, query.as_of(end))
 
 
 def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineView:
-    """A topic's history folded by cause, the newest first. Raises NoTopic where there never was one, BadMoment,
+    """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one, BadMoment,
     BadPlace."""
     part = query.of_topic(name)
     end = part.end(window.at)
     before = end if window.cursor is None else min(end, Listing([part]).place(0, window.cursor)[0])
-    page = folds(part, name, before, window.limit)
-    if not page.folds and next(part.topic_events(name, 0, end), None) is None:
-        raise NoTopic(f"no event speaks of a topic {name!r}")
-    cursor = None if page.next_before is None else cursor_of((page.next_before,))
-    return types.TopicTimelineView(tuple(map(_fold, page.folds)), cursor, to_json.as_of(part.as_of(end)))
+    page, next_before = groups(part, name, before, window.limit)
+    if not page and next(part.topic_events(name, 0, end), None) is None:
+        raise NoTopic(f"there was never a topic {name!r}")
+    cursor = None if next_before is None else cursor_of((next_before,))
+    return types.TopicTimelineView(page, cursor, part.as_of(end))
 
 
 def summary(query: Questions, at: str | None, now: types.SummaryView | None = None) -> types.SummaryView:
-    """The summary of a moment; `now` has what the live store counts, and no more: of then it is counted here, where
-    that is little work. Raises BadMoment."""
+    """The summary at a point in time. `now` has the counts of the live store; the past is counted here if that is
+    quick. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = requests_page(
-        query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, looked_at_max=NEWEST_SHOWN
+        query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
     moment = query.as_of(end)
     return msgspec.structs.replace(
@@ -101,7 +101,7 @@ def summary(query: Questions, at: str | None, now: types.SummaryView | None = No
         refused=_refused_of_day(query, end, moment),
         newest=tuple(map(_request, newest.requests)),
         release=cluster.release,
-        as_of=to_json.as_of(moment),
+        as_of=moment,
     )
 
 
@@ -121,36 +121,36 @@ NOTHING_COUNTED = types.SummaryView(
     refused=(),
     newest=(),
     release="",
-    as_of=AsOfView(-1, None, None),
+    as_of=to_json.as_of(-1, None),
 )
 
 
-def _refused_of_day(query: Questions, end: Ends, moment: AsOf) -> tuple[types.RefusedView, ...]:
+def _refused_of_day(query: Questions, end: Ends, moment: AsOfView) -> tuple[types.RefusedView, ...]:
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
 
 
-def counted_in(view_of: types.SummaryView, counted: Counted | None) -> types.SummaryView:
-    """A summary with what was counted of topics and partitions."""
+def counted_in(summary: types.SummaryView, counted: Counted | None) -> types.SummaryView:
+    """A summary with these counts."""
     if counted is None:
-        return view_of
-    trouble, loads = counted.tallies.trouble, counted.tallies.brokers
+        return summary
+    health, loads = counted.tallies.health, counted.tallies.brokers
     return msgspec.structs.replace(
-        view_of,
+        summary,
         topics=counted.topics,
         partitions=counted.partitions,
         topics_pending=counted.pending,
-        under_replicated_partitions=trouble.under_replicated,
-        offline_partitions=trouble.leaderless,
-        placeholders=trouble.placeholders,
+        under_replicated_partitions=health.under_replicated,
+        offline_partitions=health.leaderless,
+        placeholders=health.placeholders,
         loads=tuple(types.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     )
 
 
 def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedView]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
-    looked_at_max = REFUSALS_LOOKED_AT_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
+    scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
         page = requests_page(
             query,
@@ -158,8 +158,8 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             end,
             until=end,
             since=since,
-            limit=looked_at_max,
-            looked_at_max=looked_at_max,
+            limit=scanned_max,
+            scanned_max=scanned_max,
         )
         if page.requests:
             by: Counter[str] = Counter()
@@ -175,8 +175,7 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
 
 
 def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> types.PoliciesView:
-    """What judges creates, and what was refused; `in_force` are the policies of now, where they are known. Raises
-    BadMoment."""
+    """The create-topic policies, and the refusals. `in_force` are the current policies, if known. Raises BadMoment."""
     end = query.end(at)
     named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
     moment = query.as_of(end)
@@ -184,15 +183,15 @@ def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ..
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
         policies=in_force if at is None else None,
         refused=_refused_of_day(query, end, moment),
-        as_of=to_json.as_of(moment),
+        as_of=moment,
     )
 
 
 def broker(
     query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
 ) -> types.BrokerDetailView:
-    """One broker as it was at a moment, with the newest events of its own; `load` has how many partitions it leads now
-    and how many replicas it has: of then they are counted, as in the summary. Raises NotThere, BadMoment."""
+    """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
+    past is counted as in the summary. Raises NotThere, BadMoment."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:
@@ -207,7 +206,7 @@ def broker(
         leaders=None if load is None else load[0],
         replicas=None if load is None else load[1],
         events=tuple(to_json.event(record, part.partition) for record in events),
-        as_of=to_json.as_of(query.as_of(end)),
+        as_of=query.as_of(end),
     )
 
 
@@ -215,15 +214,11 @@ def _request(one: IndexedRequest) -> types.RequestSummary:
     return to_json.view_of(types.RequestSummary, one, outcomes=dict(one.outcomes))
 
 
-def _span(one: Span) -> types.SpanShape:
-    return to_json.view_of(types.SpanShape, one)
-
-
-def _fold(one: Fold) -> types.FoldShape:
-    first, last = one.records[0], one.records[-1]
-    who = next((record.event for record in one.records if hasattr(record.event, "principal")), None)
-    return types.FoldShape(
-        cause=one.cause,
+def _group(cause: str, records: Sequence[Recorded]) -> types.EventGroupView:
+    first, last = records[0], records[-1]
+    who = next((record.event for record in records if hasattr(record.event, "principal")), None)
+    return types.EventGroupView(
+        cause=cause,
         command=first.cause.command,
         principal=getattr(who, "principal", None),
         client_id=getattr(who, "client_id", None),
@@ -233,43 +228,20 @@ def _fold(one: Fold) -> types.FoldShape:
         until_at_ms=last.at_ms,
         first_offset=first.offset,
         last_offset=last.offset,
-        num_events=len(one.records),
-        types=dict(Counter(type(record.event).__name__ for record in one.records)),
-        texts=tuple(in_words(record.event) for record in one.records[:TEXTS_SHOWN_MAX]),
+        num_events=len(records),
+        types=dict(Counter(type(record.event).__name__ for record in records)),
+        texts=tuple(in_words(record.event) for record in records[:TEXTS_SHOWN_MAX]),
     )
 
 
 EVENTS_PER_PAGE_MAX = 2000
-"""Of a topic's timeline: how many events a page looks at before it ends."""
+"""A page of a topic's timeline reads no more events."""
 
 
-class Span(msgspec.Struct, frozen=True):
-    """A span of time, the end of which belongs to the next one, and how many events happened in it."""
+def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[types.SpanView, ...]:
+    """The number of events in each of `count` spans of equal length; empty without events.
 
-    start_at_ms: int
-    end_at_ms: int
-    events: int
-
-
-class Fold(msgspec.Struct, frozen=True):
-    """Events of a topic that one cause led to, in order; a create's go on until the topic is complete."""
-
-    cause: str
-    """The request, or whatever else led to them, by its id."""
-    records: tuple[Recorded, ...]
-
-
-class FoldPage(msgspec.Struct, frozen=True):
-    """Folds, the newest first; the next page goes on before `next_before`, None at the end."""
-
-    folds: tuple[Fold, ...]
-    next_before: int | None
-
-
-def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[Span, ...]:
-    """The events between two moments in `count` spans of the same length; none where there are no events.
-
-    Each boundary is found by halving: it costs some twenty reads, whatever the size of the log.
+    A binary search finds each boundary: about twenty reads, whatever the size of the log.
     """
     parts = [(part.log, low, high) for part, low, high in zip(query.parts, start, end, strict=True)]
     times = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
@@ -280,30 +252,30 @@ def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[Span, .
     edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
     passed = [sum(_before(log, edge, low, high) for log, low, high in parts) for edge in edges]
     return tuple(
-        Span(edges[index], edges[index + 1], passed[index + 1] - passed[index]) for index in range(len(edges) - 1)
+        types.SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
+        for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
     )
 
 
 def _before(log: EventLog, at_ms: int, low: int, high: int) -> int:
-    """How many of the events from `low` to `high` happened before a time."""
+    """The number of events at offsets from `low` until before `high` that happened before a time."""
     reached = end_at(log, datetime.fromtimestamp((at_ms - 1) / 1000, UTC))
     return max(low, min(reached, high)) - low
 
 
-def folds(part: Query, name: str, before: int, limit: int) -> FoldPage:
-    """Up to `limit` folds of the events of a name below an offset. A long fold may go on with the next page."""
+def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[types.EventGroupView, ...], int | None]:
+    """Up to `limit` groups of the events of a name below an offset, the newest first, and the offset before which the
+    next page continues, None at the end. A large group may continue on the next page."""
     records = list(islice(newest_of_topic(part, name, before), EVENTS_PER_PAGE_MAX + 1))
     more = len(records) > EVENTS_PER_PAGE_MAX
-    found = folded(reversed(records[:EVENTS_PER_PAGE_MAX]))
-    found.reverse()
-    page = tuple(found[:limit])
-    if len(found) > limit or more:
-        return FoldPage(page, min(fold.records[0].offset for fold in page))
-    return FoldPage(page, None)
+    found = grouped(reversed(records[:EVENTS_PER_PAGE_MAX]))[::-1]
+    page = tuple(_group(*one) for one in found[:limit])
+    return page, min(one.first_offset for one in page) if len(found) > limit or more else None
 
 
-def folded(records: Iterable[Recorded]) -> list[Fold]:
-    """Events of one name in order, those of one cause together; folds come in the order of their first events."""
+def grouped(records: Iterable[Recorded]) -> list[tuple[str, list[Recorded]]]:
+    """Events of one name, in order, grouped by the request id of their cause. The group of a create continues until the
+    topic is ready."""
     causes: list[tuple[str, list[Recorded]]] = []
     completing = ""
     for record in records:
@@ -317,4 +289,4 @@ def folded(records: Iterable[Recorded]) -> list[Fold]:
             causes[-1][1].append(record)
         else:
             causes.append((cause, [record]))
-    return [Fold(cause, tuple(together)) for cause, together in causes]
+    return causes

@@ -1,7 +1,9 @@
-"""The topics that there are now, of a kind, a slice at a time: on the thread that writes.
+"""Lists of topics: current topics that match a filter, a slice at a time, and counts of topics at a point in time.
 
-Those that are not as they should be have an index, as have the newest; all others are looked through in the order of
-their names.
+Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
+all topics by name. The store keeps the current counts (`projections.store.standing_index`). Counts of the past are
+computed topic by topic, and only if there are few enough topics, and events since the nearest snapshot, to take some
+tenths of a second.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import shard_key
 from projections.queries.listing import Place
 from projections.queries.past import KEYS_AT_ONCE
-from projections.queries.query import LOOKED_AT_MAX, PARTITIONS_PER_SLICE, Ends, Query, Questions
+from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Query, Questions
 from projections.queries.snapshot_rows import has_more_topics
 from projections.store.standing_index import Tallies, tallied
 from projections.store.store import slice_of
@@ -29,8 +31,8 @@ WantedStatus = Literal[Status, "not-ready"]
 
 
 class TopicFilter(msgspec.Struct, frozen=True):
-    """Which topics: all, or those that fit each of what is given. `name` is a pattern of their names; `not-ready` is
-    every status but `ready`; `placeholders` says whether places wait for a broker; `principal` requested the topic."""
+    """A filter of topics; None matches all. `not-ready` is every status but `ready`; `placeholders` selects topics with
+    or without placeholders; `principal` created the topic."""
 
     name: Pattern | None = None
     status: WantedStatus | None = None
@@ -39,20 +41,20 @@ class TopicFilter(msgspec.Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        """Whether all topics fit."""
+        """True if the filter matches all topics."""
         return self == EVERY_TOPIC
 
     @property
-    def has_trouble(self) -> bool:
-        """Whether only topics fit that are not as they should be."""
+    def is_unhealthy(self) -> bool:
+        """True if only topics of the index of unhealthy topics can match."""
         return self.placeholders is True or self.status not in (None, "ready")
 
-    def fits_name(self, name: str) -> bool:
-        """Whether a topic of this name may fit."""
+    def matches_name(self, name: str) -> bool:
+        """Whether a topic of this name may match."""
         return self.name is None or self.name.is_found_in(name)
 
-    def fits(self, status: Status, placeholders: int, principal: str | None) -> bool:
-        """Whether a topic fits whose name does."""
+    def matches(self, status: Status, placeholders: int, principal: str | None) -> bool:
+        """Whether a topic with a matching name matches."""
         return (
             (self.status in (None, status) or (self.status == "not-ready" and status != "ready"))
             and self.placeholders in (None, placeholders > 0)
@@ -64,27 +66,27 @@ EVERY_TOPIC = TopicFilter()
 
 
 def glob(text: str) -> Pattern:
-    """A pattern of whole names in which `*` stands for any characters and `?` for one. Raises PatternError."""
+    """A pattern of whole names; `*` matches any characters and `?` one. Raises PatternError."""
     signs = {"*": ".*", "?": "."}
     return Pattern("^(?s:" + "".join(signs.get(each) or f"\\x{{{ord(each):x}}}" for each in text) + ")$")
 
 
 def by_name(query: Questions, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
-    """Up to `limit` topics among which are all that fit, in the order of their shard keys, after that of a name.
+    """Up to `limit` candidates ordered by shard key, after that of a name. All matching topics are among them.
 
-    Fewer where they have many partitions; none only where there are no more.
+    Fewer if they have many partitions; none only at the end.
     """
-    if not which.has_trouble:
+    if not which.is_unhealthy:
         return query.newest(after, limit)
     key = None if after is None else shard_key(after)
-    found = (part.live().durable_troubled(key) for part in query.parts)
+    found = (part.live().durable_unhealthy(key) for part in query.parts)
     return slice_of(merge(*found, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
 
 
 def by_age(query: Questions, place: Place, limit: int) -> tuple[list[Topic], Place]:
-    """Up to `limit` topics that were created below the offsets of a place, the newest first, and the place after them.
+    """Up to `limit` topics that were created below the offsets of a place, the newest first, and the next place.
 
-    Fewer where they have many partitions; none only where there are no more.
+    Fewer if they have many partitions; none only at the end.
     """
     found = (
         ((number, topic) for topic in part.live().durable_newest(place[number]))
@@ -101,11 +103,11 @@ def by_age(query: Questions, place: Place, limit: int) -> tuple[list[Topic], Pla
 
 
 TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
-"""A topic takes a tenth of a millisecond: more of them are not counted."""
+"""A topic takes a tenth of a millisecond to count; more are not counted."""
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The topics of a moment; `pending` were never complete by then."""
+    """Counts of topics at a point in time; `pending` topics were never ready."""
 
     topics: int = 0
     partitions: int = 0
@@ -123,7 +125,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted_at(query: Questions, end: Ends) -> Counted | None:
-    """The topics of a moment, counted; None where that is too much work."""
+    """The counts at a point in time; None if counting would take too long."""
     all_of_them = Counted()
     for part, own in zip(query.parts, end, strict=True):
         counted = _counted(part, own)
@@ -149,10 +151,10 @@ def _counted(part: Query, end: int) -> Counted | None:
 
 
 def _is_too_much(part: Query, end: int) -> bool:
-    """Whether the nearest snapshot already says that it is, or is too far off."""
+    """True if the nearest snapshot has too many topics, or is too far away."""
     snapshot = nearest_snapshot(part.log, end)
     if snapshot is None:
-        return end > LOOKED_AT_MAX
+        return end > SCANNED_MAX
     with snapshot, suppress(SnapshotDamaged):
-        return end - snapshot.offset > LOOKED_AT_MAX or has_more_topics(snapshot, TOPICS_MAX)
+        return end - snapshot.offset > SCANNED_MAX or has_more_topics(snapshot, TOPICS_MAX)
     return False

@@ -17,7 +17,7 @@ from events.followed import request_of
 from events.logs.log import Commit, Entry, EventLog
 from events.names import Offset, ShardKey
 from projections.store.access_state import Puts
-from projections.store.creation_index import put_beginning, put_birth
+from projections.store.creation_index import put_creation
 from projections.store.request_index import RequestIndex
 from projections.store.savepoint import Savepoint
 from projections.store.store import TopicStore
@@ -82,8 +82,7 @@ class Recorder:
         self._projector = projector
         self._entries: list[Entry] = []
         self.tree = LogTree(log)
-        self._births: Puts = {}
-        put_beginning(self._births, log)
+        self._creations: Puts = {}
         self._requests = RequestIndex(log)
         self._indexed: list[Recorded] = []
         end = log.next_offset
@@ -116,7 +115,7 @@ class Recorder:
     def take(self, record: Recorded, value: bytes, *, indexed: bool = True) -> None:
         """Bring the state past an event whose bytes are known."""
         key = self._projector.apply(self.state, record)
-        put_birth(self._births, record.offset, key, record.event)
+        put_creation(self._creations, record.offset, key, record.event)
         if indexed:
             self._entries.append(Entry(value, key, request_of(record)))
             self._indexed.append(record)
@@ -128,8 +127,8 @@ class Recorder:
         """What was recorded since the last commit, with the state that it led to and `more` keys, to be written."""
         entries, self._entries = self._entries, []
         indexed, self._indexed = self._indexed, []
-        births, self._births = (self._births, {}) if entries else ({}, self._births)
-        changes = {**self.store.changes(self.state), **births, **self._requests.changes(indexed)}
+        creations, self._creations = (self._creations, {}) if entries else ({}, self._creations)
+        changes = {**self.store.changes(self.state), **creations, **self._requests.changes(indexed)}
         tree = self.tree.changes([entry.value for entry in entries]) if entries else {}
         return Commit(entries, {**changes, **tree, **self._projector.changes(), **(more or {})})
 

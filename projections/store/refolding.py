@@ -18,7 +18,7 @@ from events.logs.memory_log import InMemoryLog
 from events.logs.snapshots import nearest_snapshot
 from projections.store.access_state import ACL, QUOTA, SCRAM, Puts
 from projections.store.store import CLUSTER, WAITING, TopicStore
-from projections.store.stored_topics import TOPIC, is_beside
+from projections.store.stored_topics import TOPIC, is_extra
 
 KEPT = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
 """The first bytes of the state keys that say something of their own, in order: what a snapshot has."""
@@ -88,4 +88,4 @@ class Refold:
 
 def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
     """The state keys that a snapshot has, in order, without what is there for readers. Raises SnapshotDamaged."""
-    return ((key, value) for prefix in KEPT for key, value in snapshot.scan(prefix) if not is_beside(key))
+    return ((key, value) for prefix in KEPT for key, value in snapshot.scan(prefix) if not is_extra(key))

@@ -239,16 +239,16 @@ class _Folding:
         event, self._newest = record.event, record.offset
         match event:
             case catalog.CreateRequested():
-                self._add_topic(event.topic, "asked")
+                self._add_topic(event.topic, "requested")
             case catalog.TopicCreated():
-                self._move("asked", "waiting")
+                self._move("requested", "waiting")
             case catalog.CreateAnswered():
                 if self._rejected != record.offset - 1:
                     self._move("waiting", _answer(event.error_code))
             case catalog.CreateRejected():
                 self._rejected = record.offset
                 self._add_rule(event.rule)
-                self._move("asked", "rejected")
+                self._move("requested", "rejected")
             case catalog.ChangeCarriedOut():
                 if event.error_code:
                     self._refused_by_cluster()

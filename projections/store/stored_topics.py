@@ -23,7 +23,7 @@ from events.names import ShardKey
 from projections.store.access_state import Puts
 
 TOPIC = b"t"
-BESIDE = b"\0\xff"
+EXTRA = b"\0\xff"
 """What a topic's key goes on with for what a snapshot has beside its state, after all of its blocks."""
 _END = b"\0"
 _FULL_BYTES_MIN = 8 * BLOCK
@@ -43,10 +43,10 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
     return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
 
 
-def is_beside(key: bytes) -> bool:
+def is_extra(key: bytes) -> bool:
     """Whether a state key is one of a snapshot for what is beside a topic's state."""
     # The number of a block may end alike.
-    return key.endswith(BESIDE) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(BESIDE)
+    return key.endswith(EXTRA) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(EXTRA)
 
 
 def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:

@@ -48,7 +48,7 @@ class LogTree:
     """The tree of a log as its only writer extends it; a new one after a write that failed."""
 
     def __init__(self, log: EventLog) -> None:
-        """Raises LogError: LogCorrupted where the newest events are not those that the tree was made over."""
+        """Raises LogError: LogCorrupted where the newest events are not those that the tree covers."""
         self._log = log
         self._frontier: Frontier | None = None
         self._puts: dict[bytes, bytes] = {}
@@ -206,7 +206,7 @@ def _frontier_at(log: EventLog, size: int) -> Frontier:
     frontier.extend([value for _, value in log.read(whole, size)], KEPT_LEVEL)
     if frontier.root() != kept_head(log)[1]:
         raise LogCorrupted(
-            f"the log is damaged: its first {size} events are not those that its tree was made over; restore it from a "
+            f"the log is damaged: its first {size} events are not those of its tree; restore it from a "
             "copy, and see `topicwright verify`"
         )
     return frontier

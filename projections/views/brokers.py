@@ -1,4 +1,4 @@
-"""Brokers and settings as rows: what they are, since when and why. A pure fold over the events of every shard."""
+"""Brokers and settings as rows. A pure fold over the events of the cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from projections.views.topics import CannotFold
 
 
 class BrokerRow(msgspec.Struct, frozen=True, gc=False):
-    """A registered broker. A fenced one neither leads nor is placed on; `changed…` and `reason` are of the event that
-    made it as it is."""
+    """A registered broker. A fenced broker does not lead, and gets no replicas. `changed…` and `reason` come from the
+    newest event about it."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -28,24 +28,24 @@ class BrokerRow(msgspec.Struct, frozen=True, gc=False):
     changed_offset: Offset
     reason: str
     leaving: bool = False
-    """In controlled shutdown: it serves, but is not to lead or to be placed on."""
+    """In controlled shutdown: it serves, but gets no leaderships and no replicas."""
     cordoned: bool = False
-    """All log directories are cordoned, so new replicas are not placed on it (KIP-1066)."""
+    """All log directories are cordoned: no new replicas are placed on it (KIP-1066)."""
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
-    """What concerns every topic. `settings` is by Kafka's names; `release` is the one whose rules decide."""
+    """Brokers, settings by Kafka's names, and the release whose rules decide."""
 
     brokers: Mapping[BrokerId, BrokerRow] = {}
     settings: tuple[tuple[str, str], ...] = ()
     release: str = ""
     settings_changed_at_ms: int | None = None
     features: tuple[tuple[str, int], ...] = ()
-    """Of real brokers: the finalized features with their levels."""
+    """The finalized features of a KRaft cluster, with their levels."""
 
     @property
     def live(self) -> frozenset[BrokerId]:
-        """The brokers that are neither fenced nor about to leave."""
+        """The brokers that are neither fenced nor in controlled shutdown."""
         return frozenset(key for key, broker in self.brokers.items() if not broker.fenced and not broker.leaving)
 
 
@@ -53,7 +53,7 @@ NO_CLUSTER = ClusterRow()
 
 
 def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
-    """The cluster after an event of every shard. Raises CannotFold for a broker that is not registered."""
+    """The cluster after one more of its events. Raises CannotFold for a broker that is not registered."""
     match record.event:
         case catalog.BrokerRegistered() as event:
             return _with(row, _registered(record, event))
@@ -96,7 +96,7 @@ _WITHOUT_EFFECT = (
     access.ScramCredentialRemoved,
     access.LoginSecretDrawn,
 )
-"""Events of the whole cluster that change neither brokers nor settings."""
+"""Events of the cluster that change neither brokers nor settings."""
 
 
 def _registered(record: Recorded, event: catalog.BrokerRegistered) -> BrokerRow:

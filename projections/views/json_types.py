@@ -1,24 +1,24 @@
-"""The JSON that people and programs get: structs that msgspec writes, the OpenAPI document describes, and the command
-line reads back.
+"""The views of the read side: msgspec structs whose encoding is the JSON of the HTTP API and the command line.
 
-Topic ids are Kafka's base64url text. A time is there twice: ISO-8601 in UTC, and in ms since the epoch under `…_ms`.
+The OpenAPI document describes them, and the command line decodes them. Topic ids are Kafka's base64url text. A time
+appears twice: ISO-8601 in UTC, and under `…_ms` in ms since the epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from projections.views.topics import Status
+from projections.views.topics import CreatedBy, Status
 
 
 class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The moment that an answer shows: the newest event that it counts. `offset` is -1 before the first one.
+    """The point in time that a response describes: the offset and time of its newest event, -1 and null before any.
 
-    Of a log in partitions an answer shows either one `partition`, whose offset it is, or all: then `offset` counts the
-    events of all of them together, and `ends` has the offset after the newest event of each.
+    A response about one `partition` of a partitioned log has an offset of that partition. A response about all
+    partitions has their number of events less one as `offset`, and `ends`: for each the offset after its newest event.
     """
 
     offset: int
@@ -28,36 +28,26 @@ class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
     ends: tuple[int, ...] = ()
 
 
-class CreatedByShape(msgspec.Struct, frozen=True):
-    """Who requested a topic, and how."""
-
-    request_id: str
-    principal: str
-    client_id: str | None
-    api: str
-    api_version: int
-
-
-class ObservationShape(msgspec.Struct, frozen=True):
-    """A refusal that a policy noted without enforcing it."""
+class ObservationView(msgspec.Struct, frozen=True):
+    """A refusal that a policy reports without enforcing it."""
 
     rule: str
     message: str
 
 
-class PolicyShape(msgspec.Struct, frozen=True):
-    """What the create-topic policies said (KIP-108)."""
+class PolicyView(msgspec.Struct, frozen=True):
+    """The verdict of the create-topic policies (KIP-108)."""
 
     outcome: str
     policy: str
     rule: str
     message: str
-    observed: tuple[ObservationShape, ...]
+    observed: tuple[ObservationView, ...]
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """A partition. `leader` is -1 without one; a negative replica is a placeholder; `offline` are the replicas that do
-    not serve, placeholders included."""
+    """A partition. `leader` is -1 if there is none. A negative replica is a placeholder (KIP-409). `offline` lists the
+    replicas on brokers that are not live, and placeholders."""
 
     partition: int
     leader: int
@@ -83,24 +73,24 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
     created_at_ms: int
     created_offset: int
-    created_by: CreatedByShape | None
+    created_by: CreatedBy | None
     ready_at: str | None
     ready_at_ms: int | None
 
 
 class TopicView(TopicSummary, frozen=True, kw_only=True):
-    """A topic in full. `policy` is null where no policy was set when it was created; `placed_on` are the brokers that
-    were live then."""
+    """A topic with its partitions. `policy` is null if no policy was configured at its creation; `placed_on` lists the
+    brokers that were live then."""
 
     partitions: tuple[PartitionView, ...]
-    policy: PolicyShape | None
+    policy: PolicyView | None
     placed_on: tuple[int, ...]
     as_of: AsOfView
 
 
 class TopicsView(msgspec.Struct, frozen=True):
-    """A page of topics; `next_cursor` is what to give as `cursor` for the next one, null at the end. Where names are in
-    order `next_after` is the same, and may be given as `after`, as may any name."""
+    """A page of topics. `next_cursor` is the `cursor` of the next page, null on the last. In lists ordered by name
+    `next_after` is the same, for the parameter `after`, which accepts any name."""
 
     topics: tuple[TopicSummary, ...]
     next_after: str | None
@@ -109,7 +99,7 @@ class TopicsView(msgspec.Struct, frozen=True):
 
 
 class TopicAnswerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a request: Kafka's error, by name and number (`NONE`, 0), and its message."""
+    """The outcome of a request: the name and code of Kafka's error (`NONE`, 0), and its message."""
 
     request_id: str
     error: str
@@ -118,9 +108,9 @@ class TopicAnswerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
-    """A created topic, or with `validate_only` the one that would have been created, and then without an id.
+    """A created topic; with `validate_only` the topic that would have been created, without an id.
 
-    `status` is `pending` where the wait ended before the topic was complete; `waited_ms` is how long that was.
+    `status` is `pending` if the request timed out before the topic was ready; `waited_ms` is the time it waited.
     """
 
     name: str
@@ -135,7 +125,7 @@ class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
 
 
 class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
-    """A changed topic, or with `validate_only` as it would be: how many partitions it has, and its explicit configs."""
+    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones."""
 
     name: str
     topic_id: str
@@ -145,14 +135,12 @@ class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
 
 
 class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
-    """A deleted topic."""
-
     name: str
     topic_id: str
 
 
-class RequestedShape(msgspec.Struct, frozen=True):
-    """What a create wanted; counts of -1 are for defaults, or stand beside assignments."""
+class RequestedView(msgspec.Struct, frozen=True):
+    """The parameters of a create; -1 means the default, or that assignments give the count."""
 
     num_partitions: int
     replication_factor: int
@@ -161,7 +149,7 @@ class RequestedShape(msgspec.Struct, frozen=True):
 
 
 class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
-    """How one topic of a request fared; `error` and `code` are null while the answer is due."""
+    """The outcome of a request for one topic; `error` and `code` are null until it is answered."""
 
     topic: str
     topic_id: str | None
@@ -170,18 +158,18 @@ class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
     code: int | None
     message: str
     rule: str
-    policy: PolicyShape | None
+    policy: PolicyView | None
     waited_ms: int | None
     answered_at: str | None
     answered_at_ms: int | None
     wanted: str
-    """What the request wanted, in words."""
-    asked: RequestedShape | None
-    """What a create wanted; null for a change."""
+    """The requested change as a sentence."""
+    requested: RequestedView | None
+    """The parameters of a create; null for a change."""
 
 
 class RequestView(msgspec.Struct, frozen=True, kw_only=True):
-    """A request and how each of its topics fared."""
+    """A request and its outcome for each topic."""
 
     request_id: str
     api: str
@@ -189,7 +177,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     client_id: str | None
     host: str
-    """The client's address; empty where the log does not have it."""
+    """The client's address; empty if the log does not hold it."""
     requested_at: str
     requested_at_ms: int
     requested_offset: int
@@ -199,8 +187,8 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[RequestTopicView, ...]
 
 
-class EndpointShape(msgspec.Struct, frozen=True):
-    """Where a broker listens."""
+class EndpointView(msgspec.Struct, frozen=True):
+    """A listener of a broker."""
 
     name: str
     host: str
@@ -208,14 +196,14 @@ class EndpointShape(msgspec.Struct, frozen=True):
 
 
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered broker; `changed_at` and `reason` say since when and why it is fenced or live."""
+    """A registered broker; it is fenced or live since `changed_at`, because of `reason`."""
 
     broker_id: int
     fenced: bool
     cordoned: bool
-    """All log directories are cordoned, so that new replicas are not placed on it."""
+    """All log directories are cordoned: no new replicas are placed on it."""
     rack: str | None
-    endpoints: tuple[EndpointShape, ...]
+    endpoints: tuple[EndpointView, ...]
     broker_epoch: int
     incarnation: str
     registered_at: str
@@ -227,7 +215,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokersView(msgspec.Struct, frozen=True):
-    """The brokers by id, the ids of the live ones, and the settings that decide, by Kafka's names."""
+    """The brokers by id, the ids of the live ones, and the settings that decisions depend on, by Kafka's names."""
 
     brokers: tuple[BrokerView, ...]
     live: tuple[int, ...]
@@ -237,43 +225,44 @@ class BrokersView(msgspec.Struct, frozen=True):
 
 
 class CauseView(msgspec.Struct, frozen=True):
-    """The command that led to an event."""
+    """The command that caused an event."""
 
     command: str
     request_id: str
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event; `fields` are those of its type in `events/catalog.py`. `partition` is there where the log has several,
-    each with offsets of its own."""
+    """An event; `fields` are those of its type in `events/catalog.py`. `partition` is present if the log is
+    partitioned: each partition has offsets of its own."""
 
     offset: int
     at: str
     at_ms: int
     type: str
     text: str
-    """What it says, in words."""
+    """The event as a sentence."""
     cause: CauseView
     fields: dict[str, Any]
     partition: int | None = None
 
 
 class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of events; `next_cursor` is what to give as `cursor` for the next one, missing where these are the last.
+    """A page of events; `next_cursor` is the `cursor` of the next page, absent on the last.
 
-    Where the oldest come first and the page shows one partition, `next` is the same as an offset for `from`, else null.
-    The events of several partitions are in the order of their times.
+    In a list of one partition with the oldest first, `next` is the same as an offset for `from`; else it is null. The
+    events of several partitions are ordered by time.
     """
 
     events: tuple[EventView, ...]
     next: int | None
     end: int
-    """The offset that the next event will have; of several partitions how many events they have together."""
+    """The offset of the next event to come; for several partitions the number of their events."""
     next_cursor: str | None = None
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One event of a chain; `after_ms` since the first; `because` names the change of brokers that it follows from."""
+    """One event of an explanation, `after_ms` after the first. `because` names the broker change that led to it, if
+    any."""
 
     offset: int
     at: str
@@ -286,25 +275,30 @@ class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partition: int | None = None
 
 
+STEPS_FIRST = 100
+"""The steps of a long explanation before the gap."""
+
+
 class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
-    """The chain of events behind a topic or a request; `omitted` steps of a long one are left out of its middle."""
+    """The chain of events behind a topic or a request. A long chain lacks `omitted` steps in its middle."""
 
     subject: str
-    kind: str
+    kind: Literal["topic", "request"]
     summary: str
     steps: tuple[StepView, ...]
     omitted: int
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the service is alive, or ready to decide; `reason` says why not, or what else is not as it should be."""
+    """Liveness or readiness of the service. `reason` explains a failure, or names a problem that does not prevent
+    deciding."""
 
     status: str
     reason: str = ""
 
 
 class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated broker as it was set up; what the controller knows of it is under `/brokers`."""
+    """The configuration of a simulated broker; `/brokers` has its state in the controller."""
 
     broker_id: int
     rack: str
@@ -313,10 +307,7 @@ class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong: Kafka's name and number for it, and a message in words.
-
-    `request_id` and `rule` are there where a topic was refused: the request to look up, and the rule that decided.
-    """
+    """The name and code of Kafka's error, and a message. A refused topic also has the `rule` and the `request_id`."""
 
     error: str
     code: int
@@ -326,8 +317,8 @@ class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProblemView(ErrorView, frozen=True, kw_only=True):
-    """Every answer over HTTP that is an error (RFC 9457): `type` and `title` stand for Kafka's error, `detail` is its
-    message, `instance` the path of the request to look up, empty where there is none."""
+    """An HTTP error response (RFC 9457): `type` and `title` name Kafka's error, `detail` is its message, and `instance`
+    the path of the recorded request, empty if there is none."""
 
     type: str
     title: str

@@ -1,16 +1,15 @@
-"""What people read of answers in the same words wherever they do, on a terminal or on a page."""
+"""Views as lines of text, the same on a terminal and on a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from textwrap import wrap
 
-from projections.queries.explain import STEPS_FIRST
 from projections.views import json_types, overview_types
 
 
 def when(as_of: json_types.AsOfView) -> str:
-    """The moment that an answer shows."""
+    """The point in time of a response."""
     if as_of.at is None:
         return " before the first event"
     if as_of.ends:
@@ -19,7 +18,7 @@ def when(as_of: json_types.AsOfView) -> str:
 
 
 def status(one: json_types.TopicSummary) -> str:
-    """How a topic is, with how many of its partitions."""
+    """The status of a topic, with the number of partitions that cause it."""
     counts = []
     if one.status == "offline":
         counts.append(f"{one.offline_partitions} of {one.num_partitions}")
@@ -31,17 +30,17 @@ def status(one: json_types.TopicSummary) -> str:
 
 
 def outcomes(one: overview_types.RequestSummary) -> str:
-    """How the topics of a request fare."""
+    """The number of topics by outcome."""
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
 
 
 def place(partition: int | None, offset: int) -> str:
-    """Where an event is: PARTITION:OFFSET where the log has partitions."""
+    """The offset of an event; PARTITION:OFFSET in a partitioned log."""
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
 def explanation(chain: json_types.ExplanationView, terminal: int | None = None) -> Iterator[str]:
-    """A chain of events with times and causes; words are wrapped at the width of a terminal."""
+    """An explanation as a table, wrapped at the width of a terminal if one is given."""
     yield from _wrapped("", chain.summary, terminal)
     yield ""
     width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
@@ -49,7 +48,7 @@ def explanation(chain: json_types.ExplanationView, terminal: int | None = None) 
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
     because = ""
     for number, step in enumerate(chain.steps):
-        if chain.omitted and number == STEPS_FIRST:
+        if chain.omitted and number == json_types.STEPS_FIRST:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
         yield from _wrapped(start, step.text, terminal)
@@ -59,7 +58,7 @@ def explanation(chain: json_types.ExplanationView, terminal: int | None = None) 
 
 
 TEXT_MIN = 30
-"""Words are not wrapped to less."""
+"""The least width of wrapped text."""
 
 
 def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
@@ -71,7 +70,7 @@ def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
 
 
 def span(milliseconds: int) -> str:
-    """A length of time in the unit that fits."""
+    """A duration in a readable unit."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= size:
             return f"{milliseconds / size:.1f} {unit}"

@@ -1,23 +1,24 @@
-"""The JSON of what shows many things at once: requests by time, a summary, timelines.
+"""Views of many things at once: lists of requests, timelines, the summary, differences, the quorum.
 
-`json_types` has the rest, and says what holds of all.
+The rules of `json_types` apply.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from controller.policy.in_force import PolicyInForce
-from projections.queries.differences import Change
 from projections.views.json_types import AsOfView, BrokerView, EventView
 
 
 class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in a list. `topics` are the first ten of `num_topics`; `outcomes` counts them by how they fare, `done`
-    is one that concerns no topic; `rules` are those that refused some of them.
+    """A request in a list. `topics` has the first ten of `num_topics`. `outcomes` counts the topics by status, and has
+    `done` for a request without topics. `rules` are those that refused a topic.
 
-    Where `counted`, these are refusals that have no record of their own: `outcomes` has their number, there is no
-    request of this id, and the event at `requested_offset` says more.
+    With `counted` this is a number of refusals without a record of their own: there is no request of this id, and the
+    event at `requested_offset` has the details.
     """
 
     request_id: str
@@ -25,7 +26,7 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     client_id: str | None
     host: str
-    """The client's address; empty where it is not known."""
+    """The client's address; empty if unknown."""
     requested_at: str
     requested_at_ms: int
     requested_offset: int
@@ -37,19 +38,18 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestsView(msgspec.Struct, frozen=True):
-    """A page of requests, the newest first; `next_cursor` is what to give as `cursor` for the next one, null at the
-    end."""
+    """A page of requests, the newest first; `next_cursor` is the `cursor` of the next page, null on the last."""
 
     requests: tuple[RequestSummary, ...]
     next_cursor: str | None
     as_of: AsOfView
 
 
-class FoldShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cause led to: a request, or whatever else happened, by its id and the kind of its command.
+class EventGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive events of a topic with one cause: the request id and command that led to them.
 
-    `principal` and `client_id` are of a request's sender, null where nobody sent one; `texts` says the first twenty of
-    `num_events` in words, `types` counts them.
+    `principal` and `client_id` are null if no client sent a request. `types` counts the `num_events` events by type;
+    `texts` describes the first twenty.
     """
 
     cause: str
@@ -68,15 +68,15 @@ class FoldShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicTimelineView(msgspec.Struct, frozen=True):
-    """A page of a topic's history folded by cause, the newest first; `next_cursor` as in other lists."""
+    """A page of a topic's events grouped by cause, the newest first; `next_cursor` as in other lists."""
 
-    folds: tuple[FoldShape, ...]
+    groups: tuple[EventGroupView, ...]
     next_cursor: str | None
     as_of: AsOfView
 
 
-class SpanShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A span of time, and how many events happened in it; its end belongs to the next one."""
+class SpanView(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of events from `start_at` until before `end_at`."""
 
     start_at: str
     start_at_ms: int
@@ -86,32 +86,30 @@ class SpanShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimelineView(msgspec.Struct, frozen=True):
-    """How many events happened when; no spans where there are no events."""
+    """The number of events over time; empty if there are no events."""
 
-    spans: tuple[SpanShape, ...]
+    spans: tuple[SpanView, ...]
     as_of: AsOfView
 
 
-class RefusedByShape(msgspec.Struct, frozen=True):
-    """How many topics of a principal were refused."""
-
+class RefusedByView(msgspec.Struct, frozen=True):
     principal: str
     count: int
 
 
 class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
-    """How many topics a rule refused, and of whom (ten at most); `more` where it was not counted to the end. `latest`
-    is the newest request."""
+    """The number of topics that a rule refused, in total and for the ten principals with the most. With `more` counting
+    stopped early. `latest` is the newest request."""
 
     rule: str
     count: int
-    by: tuple[RefusedByShape, ...]
+    by: tuple[RefusedByView, ...]
     more: bool
     latest: RequestSummary
 
 
 class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that was never complete, and what it waits for."""
+    """A topic that was never ready, and what it waits for."""
 
     name: str
     created_at: str
@@ -120,7 +118,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadView(msgspec.Struct, frozen=True):
-    """How many partitions a broker leads, and how many replicas it has."""
+    """The numbers of partitions that a broker leads and of its replicas."""
 
     broker_id: int
     leaders: int
@@ -128,11 +126,10 @@ class LoadView(msgspec.Struct, frozen=True):
 
 
 class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engineer on call looks at first.
+    """The state of the cluster at a glance.
 
-    Of the past it is not known what waited for what (`waiting` is empty, `requests_open` null), and topics and
-    partitions are counted only where there are few enough events and topics; else these are null. `refused` counts the
-    day before the newest event that the answer shows.
+    For the past `waiting` is empty and `requests_open` null, because events do not hold them; the counts of topics and
+    partitions are null if counting would take too long. `refused` covers the day before the newest event.
     """
 
     topics: int | None
@@ -141,14 +138,13 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     requests_open: int | None
     under_replicated_partitions: int | None
     offline_partitions: int | None
-    """Without a leader."""
     placeholders: int | None
     loads: tuple[LoadView, ...]
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
     waiting: tuple[WaitingView, ...]
-    """The first of those that wait."""
+    """The first topics that were never ready."""
     refused: tuple[RefusedView, ...]
     newest: tuple[RequestSummary, ...]
     release: str
@@ -156,8 +152,8 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
-    """A broker with the newest events of its own, the newest first; how many partitions it leads and how many replicas
-    it has, null of a past with too many events or topics to count."""
+    """A broker with its newest events, the newest first. `leaders` and `replicas` count its partitions; null if
+    counting would take too long."""
 
     leaders: int | None
     replicas: int | None
@@ -166,8 +162,8 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
 
 
 class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
-    """A config in force. `source` is Kafka's (KIP-226): `DYNAMIC_TOPIC_CONFIG` is set for the topic, `DEFAULT_CONFIG`
-    by nobody. `default` is Kafka's own value; `value` and `default` are null of a sensitive one."""
+    """The effective value of a config. `source` is Kafka's (KIP-226), such as `DYNAMIC_TOPIC_CONFIG`. `default` is
+    Kafka's own default; for a sensitive config `value` and `default` are null."""
 
     name: str
     value: str | None
@@ -177,16 +173,16 @@ class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicConfigsView(msgspec.Struct, frozen=True):
-    """All configs of a topic in the order of their names, as DescribeConfigs shows them."""
+    """All configs of a topic ordered by name, as in DescribeConfigs."""
 
     configs: tuple[ConfigView, ...]
     as_of: AsOfView
 
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
-    """What judges topics before they are created. `class_names` are those of the settings that decide; `policies` have
-    their rules, null where that is not known: of the past, and at a gateway, where workers judge. `refused` counts the
-    day before the newest event that the answer shows, and the refusals of built-in rules too."""
+    """The create-topic policies. `class_names` come from the settings; `policies` have the rules, and are null for the
+    past and at a gateway, whose workers run the policies. `refused` covers the day before the newest event, and the
+    built-in rules too."""
 
     class_names: tuple[str, ...]
     policies: tuple[PolicyInForce, ...] | None
@@ -195,21 +191,22 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValueView(msgspec.Struct, frozen=True):
-    """A value before and after; null where there is none."""
+    """A value before and after; null if unset."""
 
     name: str
     before: str | None
     after: str | None
 
 
-class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that is different. `recreated` is another topic of the same name; null stands where there is no topic.
+TopicChange = Literal["created", "deleted", "recreated", "changed"]
 
-    Of partitions that are there at both moments, so many have other replicas, leaders, in-sync sets.
-    """
+
+class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that differs between two points in time. `recreated` is another topic of the same name. Counts are null
+    without a topic; `other_…` count the partitions of both whose replicas, leader or ISR differ."""
 
     name: str
-    change: Change
+    change: TopicChange
     partitions_before: int | None
     partitions_after: int | None
     configs: tuple[ValueView, ...]
@@ -219,8 +216,8 @@ class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker that is different: how it was and is (`live`, `fenced`, `live, cordoned`; null: not registered), and
-    why it is so."""
+    """A broker that differs: its states (`live`, `fenced`, `live, cordoned`; null if not registered), and the reason of
+    the later one."""
 
     broker_id: int
     before: str | None
@@ -229,9 +226,8 @@ class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
-    """Brokers, settings, features and permissions. `acls_…` are in words; `changes` are the events between the moments
-    that changed quotas, users, features and the configs of what is no topic. `more`: there are more than were looked
-    at."""
+    """Differences of brokers, settings and access. `acls_…` are sentences. `changes` are the events that changed
+    quotas, users, features and the configs of other resources than topics. With `more` not all events were read."""
 
     brokers: tuple[BrokerDifferenceView, ...]
     settings: tuple[ValueView, ...]
@@ -243,8 +239,8 @@ class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DifferenceView(msgspec.Struct, frozen=True):
-    """What is different between two moments, a page of topics at a time. `cluster` is on the first page, for who may
-    describe the cluster, else null."""
+    """A page of the differences between two points in time. `cluster` is on the first page, for callers who may
+    describe the cluster; else null."""
 
     topics: tuple[TopicDifferenceView, ...]
     cluster: ClusterDifferenceView | None
@@ -254,8 +250,8 @@ class DifferenceView(msgspec.Struct, frozen=True):
 
 
 class VoterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A voter. `priority` says how much it wants to lead: null of Kafka's own controllers, and of who has not shown it
-    to this node yet. How far its log goes, and how many records it lacks, are known where this node leads."""
+    """A voter. `priority` is its leader priority, null if unknown, as for Kafka's own controllers. `log_end` and `lag`
+    are known only to the leader."""
 
     node_id: int
     host: str
@@ -266,8 +262,8 @@ class VoterView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuorumView(msgspec.Struct, frozen=True, kw_only=True):
-    """The quorum. `leads_since` is when the epoch began, by its first record; null where that is not here. Below
-    `high_watermark` all of the metadata log is committed, and below `applied` it is in this node's event log."""
+    """The controller quorum as this voter sees it. `leads_since` is the time of the epoch's first record, null if this
+    log lacks it. Records below `high_watermark` are committed; those below `applied` are in this node's event log."""
 
     node_id: int
     role: str

@@ -1,6 +1,6 @@
-"""One client's request as a row: who wanted what, and how each of its topics fared. A pure fold over its events.
+"""A client's request as a row, with its outcome for each topic. A pure fold over its events.
 
-A request that was not recorded has no row: dry runs, and requests that changed nothing.
+Dry runs and requests that change nothing are not recorded, so they have no row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ REQUEST_TIMED_OUT = 7
 """Kafka's error code."""
 
 RequestStatus = Literal[
-    "asked", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added", "configs-changed"
+    "requested",
+    "waiting",
+    "created",
+    "timed-out",
+    "failed",
+    "rejected",
+    "deleted",
+    "partitions-added",
+    "configs-changed",
 ]
-"""`waiting`: created, its answer is due. `timed-out`: created and answered before it was complete. `failed`: created,
-but answered with another error, such as that it was deleted meanwhile."""
+"""`waiting`: created, but not answered. `timed-out`: created, but answered before it was ready. `failed`: created, but
+answered with another error, such as a deletion meanwhile."""
 
 
 class Requested(msgspec.Struct, frozen=True, gc=False):
-    """What a create wanted; counts of -1 are for defaults, or stand beside assignments."""
+    """The parameters of a create; -1 means the default, or that assignments give the count."""
 
     num_partitions: int
     replication_factor: int
@@ -40,21 +48,20 @@ Change = catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWant
 
 
 class RequestTopicRow(msgspec.Struct, frozen=True, gc=False):
-    """How one topic of a request fared.
+    """The outcome of a request for one topic.
 
-    `code` and `message` are Kafka's, None while the answer is due; `rule` is the one that refused; `verdict` is None
-    where no policy was consulted; `waited_ms` is how long the client waited for the answer.
+    `code` and `message` are Kafka's; `code` is None until the request is answered. `rule` is the one that refused it,
+    `verdict` is None if no policy ran, and `waited_ms` is the time that the client waited for the answer.
     """
 
     topic: TopicName
     status: RequestStatus
     offset: Offset
-    """The newest of its events."""
+    """That of its newest event."""
     topic_id: TopicId | None = None
-    asked: Requested | None = None
-    """What a create wanted."""
+    requested: Requested | None = None
     change: Change | None = None
-    """What a change of the topic wanted."""
+    """A create has `requested`, any other request `change`."""
     code: int | None = None
     message: str = ""
     rule: str = ""
@@ -64,7 +71,7 @@ class RequestTopicRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class RequestRow(msgspec.Struct, frozen=True, gc=False):
-    """A request. `deadline_ms` is None for one that waits for nothing."""
+    """A request. `deadline_ms` is None if it does not wait."""
 
     request_id: RequestId
     api: str
@@ -77,28 +84,28 @@ class RequestRow(msgspec.Struct, frozen=True, gc=False):
     deadline_ms: int | None = None
     topics: tuple[RequestTopicRow, ...] = ()
     host: str = ""
-    """The client's address; empty where the log does not have it."""
+    """The client's address; empty if the log does not hold it."""
 
 
 def request_row(records: Iterable[Recorded]) -> RequestRow | None:
-    """The request whose events these are; None if there are none. Raises CannotFold."""
+    """The request with these events; None without events. Raises CannotFold."""
     header: RequestRow | None = None
     topics: dict[TopicName, RequestTopicRow] = {}
     for record in records:
         if header is None:
             header = _header(record)
         topic: TopicName | None = getattr(record.event, "topic", None)
-        if topic is not None and header.api != FOLLOW:  # what was not requested of a topic has a header alone
+        if topic is not None and header.api != FOLLOW:  # imported records are no request for a topic
             topics[topic] = fold_request_topic(topics.get(topic), record)
     return None if header is None else replace(header, topics=tuple(topics.values()))
 
 
 def fold_request_topic(row: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:
-    """How a topic of a request fared, after one more of its events. Raises CannotFold."""
+    """The outcome of a request for a topic after one more event. Raises CannotFold."""
     match record.event:
         case catalog.CreateRequested() as e:
             requested = Requested(e.num_partitions, e.replication_factor, e.assignments, e.configs)
-            return RequestTopicRow(e.topic, "asked", record.offset, topic_id=e.topic_id, asked=requested)
+            return RequestTopicRow(e.topic, "requested", record.offset, topic_id=e.topic_id, requested=requested)
         case catalog.CreateRejected() as e:
             return replace(_known(row, record), status="rejected", rule=e.rule, verdict=e.verdict, offset=record.offset)
         case catalog.TopicCreated() as e:
@@ -107,7 +114,7 @@ def fold_request_topic(row: RequestTopicRow | None, record: Recorded) -> Request
             known = _known(row, record)
             answered = _answered(known, record, e.error_code, e.message)
             return replace(answered, status=_outcome(known, e.error_code), waited_ms=e.waited_ms)
-        case catalog.ChangeCarriedOut() as e:  # a change is answered once the cluster has carried it out, or refused to
+        case catalog.ChangeCarriedOut() as e:
             answered = _answered(_known(row, record), record, e.error_code, e.message)
             return replace(answered, status="rejected", rule="cluster") if e.error_code else answered
         case e if isinstance(e, _Change):

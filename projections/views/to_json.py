@@ -1,4 +1,4 @@
-"""Rows, events and answers to the JSON structs of `json_types`."""
+"""Conversions of rows, events and answers to views."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import astuple
 
 from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Recorded, Verdict
 from events.hiding import HIDDEN, without_secrets
 from events.names import BrokerId
-from projections.queries.explain import Explanation, Step
-from projections.queries.listing import Listed, Place, cursor_of
-from projections.queries.query import AsOf
 from projections.text.moments import iso
 from projections.text.names import error_word, topic_id_text
 from projections.text.wording import change_in_words, create_in_words, recorded_in_words
@@ -25,21 +21,21 @@ from projections.views.requests import Requested, RequestRow, RequestTopicRow
 from projections.views.topics import TopicRow
 
 Live = Collection[BrokerId]
-_Shape = TypeVar("_Shape", bound=msgspec.Struct)
+_View = TypeVar("_View", bound=msgspec.Struct)
 
 _PAIRS = frozenset(("configs", "settings", "before"))
 """Fields of events that hold pairs of names and values."""
 
 
 def maybe_iso(at_ms: int | None) -> str | None:
-    """A time as text, null where there is none."""
+    """A time as text; None without one."""
     return None if at_ms is None else iso(at_ms)
 
 
-def view_of(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Shape:
-    """A view_of with what is given; every other field is the source's of that name, and an `…_at` its `…_at_ms` as text.
+def view_of(kind: type[_View], source: msgspec.Struct, **given: object) -> _View:
+    """A view with the given fields. It copies every other field from `source`, and formats `…_at` from `…_at_ms`.
 
-    Nothing checks the types: that every view_of reads back as itself, tests see to.
+    Types are not checked here: a test decodes every view as itself.
     """
     for name in kind.__struct_fields__:
         if name not in given:
@@ -48,21 +44,23 @@ def view_of(kind: type[_Shape], source: msgspec.Struct, **given: object) -> _Sha
     return kind(**given)
 
 
-def as_of(moment: AsOf) -> json_types.AsOfView:
-    """The moment that an answer shows."""
-    return view_of(json_types.AsOfView, moment)
+def as_of(
+    offset: int, at_ms: int | None, ends: tuple[int, ...] = (), partition: int | None = None
+) -> json_types.AsOfView:
+    """The point in time of a response, of which these are the newest event's offset and time."""
+    return json_types.AsOfView(offset, maybe_iso(at_ms), at_ms, partition, ends)
 
 
-def partitions(all_of_them: Iterable[Partition], live: Live) -> tuple[json_types.PartitionView, ...]:
-    """Partitions in the order of their ids."""
+def partitions(of_topic: Iterable[Partition], live: Live) -> tuple[json_types.PartitionView, ...]:
+    """Partitions ordered by id."""
     return tuple(
         view_of(json_types.PartitionView, one, partition=number, offline=topics.offline_replicas(one, live))
-        for number, one in enumerate(all_of_them)
+        for number, one in enumerate(of_topic)
     )
 
 
 def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
-    """A topic for a list."""
+    """A topic in a list."""
     return json_types.TopicSummary(
         name=row.name,
         created_at=iso(row.created_at_ms),
@@ -74,44 +72,44 @@ def topic_summary(row: TopicRow, live: Live) -> json_types.TopicSummary:
     )
 
 
-def topic(row: TopicRow, live: Live, moment: AsOf) -> json_types.TopicView:
-    """A topic in full."""
+def topic(row: TopicRow, live: Live, moment: json_types.AsOfView) -> json_types.TopicView:
+    """A topic with its partitions."""
     return view_of(
         json_types.TopicView,
         row,
         **_of_topic(row, live),
         partitions=partitions(row.partitions, live),
         policy=policy(row.verdict),
-        as_of=as_of(moment),
+        as_of=moment,
     )
 
 
 def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
-    """What a topic's view_of has beside the fields of its row."""
-    by, stands = row.created_by, topics.standing(row, live)
+    """The fields of a topic's view that differ from its row's, or are derived."""
+    health = topics.health(row, live)
     return {
         "topic_id": topic_id_text(row.topic_id),
-        "status": stands.status,
+        "status": health.status,
         "num_partitions": len(row.partitions),
         "replication_factor": len(row.partitions[0].replicas),
-        "under_replicated_partitions": stands.under_replicated,
-        "offline_partitions": stands.offline,
-        "placeholders": stands.placeholders,
+        "under_replicated_partitions": health.under_replicated,
+        "offline_partitions": health.offline,
+        "placeholders": health.placeholders,
         "configs": dict(row.configs),
-        "created_by": None if by is None else json_types.CreatedByShape(*astuple(by)),
+        "created_by": row.created_by,
     }
 
 
-def policy(verdict: Verdict | None) -> json_types.PolicyShape | None:
-    """A policy's verdict, null where none was set."""
+def policy(verdict: Verdict | None) -> json_types.PolicyView | None:
+    """The verdict of the policies; None if none was configured."""
     if verdict is None:
         return None
-    observed = tuple(view_of(json_types.ObservationShape, one) for one in verdict.observed)
-    return view_of(json_types.PolicyShape, verdict, observed=observed)
+    observed = tuple(view_of(json_types.ObservationView, one) for one in verdict.observed)
+    return view_of(json_types.PolicyView, verdict, observed=observed)
 
 
 def created(answer: Answer, live: Live, validate_only: bool) -> json_types.CreatedView:
-    """The answer to a create that succeeded, or would have."""
+    """The response to a create that succeeded, or would succeed."""
     made = answer.topic
     assert made is not None, "a create that was not refused shows its topic"
     return view_of(
@@ -130,10 +128,10 @@ def created(answer: Answer, live: Live, validate_only: bool) -> json_types.Creat
 
 
 def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_types.AlteredView:
-    """The answer to a change that succeeded, or would have; `known` is the topic as it is now: where a cluster carries
-    changes out, the answer comes without it."""
+    """The response to a change that succeeded, or would succeed. `known` is the current topic: an answer of the target
+    cluster comes without it."""
     topic = answer.topic or known
-    assert topic is not None, "a change that succeeded found what it changed"
+    assert topic is not None, "a change that succeeded found its topic"
     return view_of(
         json_types.AlteredView,
         answer,
@@ -147,21 +145,21 @@ def altered(answer: Answer, known: Topic | None, validate_only: bool) -> json_ty
 
 
 def deleted(answer: Answer, known: Topic | None) -> json_types.DeletedView:
-    """The answer to a delete that succeeded; `known` is the topic as it was when the request came: where a cluster
-    deletes it, the answer comes when it is gone."""
+    """The response to a delete that succeeded. `known` is the topic at the time of the request: the target cluster
+    answers when the topic is gone."""
     gone = answer.topic or known
-    assert gone is not None, "a delete that succeeded found what it deleted"
+    assert gone is not None, "a delete that succeeded found its topic"
     error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
     return view_of(json_types.DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
 def refusal(answer: Answer) -> json_types.ErrorView:
-    """The answer to a request that was refused."""
+    """The response to a refused request."""
     return view_of(json_types.ErrorView, answer, error=error_word(answer.code))
 
 
 def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemView:
-    """An error as HTTP answers it, with its status."""
+    """An error as an HTTP response (RFC 9457) with this status."""
     return view_of(
         json_types.ProblemView,
         error,
@@ -174,7 +172,7 @@ def problem(error: json_types.ErrorView, status: int) -> json_types.ProblemView:
 
 
 def request(row: RequestRow) -> json_types.RequestView:
-    """A request with the outcome of each of its topics."""
+    """A request and its outcome for each topic."""
     deadline = {"deadline_at": maybe_iso(row.deadline_ms), "deadline_at_ms": row.deadline_ms}
     return view_of(json_types.RequestView, row, topics=tuple(map(_request_topic, row.topics)), **deadline)
 
@@ -187,36 +185,36 @@ def _request_topic(row: RequestTopicRow) -> json_types.RequestTopicView:
         error=None if row.code is None else error_word(row.code),
         policy=policy(row.verdict),
         wanted=_wanted(row),
-        asked=None if row.asked is None else _requested(row.asked),
+        requested=None if row.requested is None else _requested(row.requested),
     )
 
 
 def _wanted(row: RequestTopicRow) -> str:
     if row.change is not None:
         return change_in_words(row.change)
-    assert row.asked is not None, "a request is for a create or for a change"
-    return f"to be created with {create_in_words(row.asked)}"
+    assert row.requested is not None, "a request is for a create or for a change"
+    return f"to be created with {create_in_words(row.requested)}"
 
 
-def _requested(row: Requested) -> json_types.RequestedShape:
+def _requested(row: Requested) -> json_types.RequestedView:
     manual = {str(one.partition): one.replicas for one in row.assignments}
-    return view_of(json_types.RequestedShape, row, assignments=manual, configs=dict(row.configs))
+    return view_of(json_types.RequestedView, row, assignments=manual, configs=dict(row.configs))
 
 
-def brokers(row: ClusterRow, moment: AsOf) -> json_types.BrokersView:
+def brokers(row: ClusterRow, moment: json_types.AsOfView) -> json_types.BrokersView:
     """The brokers and the settings."""
     by_id = tuple(broker(row.brokers[broker_id]) for broker_id in sorted(row.brokers))
-    return json_types.BrokersView(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, as_of(moment))
+    return json_types.BrokersView(by_id, tuple(sorted(row.live)), dict(row.settings), row.release, moment)
 
 
 def broker(row: BrokerRow) -> json_types.BrokerView:
     """A broker."""
-    endpoints = tuple(view_of(json_types.EndpointShape, one) for one in row.endpoints)
+    endpoints = tuple(view_of(json_types.EndpointView, one) for one in row.endpoints)
     return view_of(json_types.BrokerView, row, endpoints=endpoints)
 
 
 def event(record: Recorded, partition: int | None = None) -> json_types.EventView:
-    """An event with its fields."""
+    """An event with its fields; secrets are hidden."""
     return view_of(
         json_types.EventView,
         record,
@@ -228,21 +226,12 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventVie
     )
 
 
-def events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsView:
-    """A page of events."""
-    shown = tuple(event(record, partition) for partition, record in page.events)
-    if page.next_place is None:
-        return json_types.EventsView(shown, None, sum(end))
-    following = page.next_place[0] if len(end) == 1 and not newest else None
-    return json_types.EventsView(shown, following, sum(end), cursor_of(page.next_place))
-
-
 def _fields(fact: msgspec.Struct) -> dict[str, object]:
     return {name: _plain(name, getattr(fact, name)) for name in fact.__struct_fields__}
 
 
 def _nested(fact: msgspec.Struct) -> dict[str, object]:
-    """A struct in an event; one that stands for a kind of several says which under `kind`."""
+    """A struct within an event; a tagged one has its tag as `kind`."""
     tag = fact.__struct_config__.tag
     return _fields(fact) if tag is None else {"kind": tag, **_fields(fact)}
 
@@ -255,12 +244,3 @@ def _plain(name: str, value: object) -> object:
     if name in _PAIRS:
         return dict(value)
     return [_nested(one) if isinstance(one, msgspec.Struct) else one for one in value]
-
-
-def explanation(chain: Explanation) -> json_types.ExplanationView:
-    """A chain of events in words."""
-    return view_of(json_types.ExplanationView, chain, steps=tuple(map(_step, chain.steps)))
-
-
-def _step(step: Step) -> json_types.StepView:
-    return view_of(json_types.StepView, step, cause=view_of(json_types.CauseView, step))

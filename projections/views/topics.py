@@ -1,8 +1,7 @@
-"""One topic as a row: what it is, who requested it, and how it came to be so. A pure fold over the topic's events.
+"""A topic as a row: its partitions, configs and origin. A pure fold over the topic's events.
 
-The fold stands on its own and does not use the machine's `apply`: the two agree because tests compare them at every
-offset, so a mistake in one shows. Rows have what the events say and nothing of brokers: which replicas serve depends on
-the brokers of the same moment, and comes from the functions below, which take the live ones.
+The fold does not use the machine's `apply`: tests compare the two at every offset, so a mistake in one shows. A row
+holds nothing that depends on broker state: `offline_replicas` and `health` derive that from the live brokers.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ Status = Literal["pending", "offline", "under-replicated", "ready"]
 
 
 class CannotFold(AssertionError):
-    """An event that does not fit what came before: a log that is not whole."""
+    """An event does not fit the events before it: the log is incomplete."""
 
     def __init__(self, record: Recorded, why: str) -> None:
         super().__init__(f"event {type(record.event).__name__} at offset {record.offset} does not fit: {why}")
 
 
 class CreatedBy(msgspec.Struct, frozen=True, gc=False):
-    """Who requested a topic, and how. `api` is `CreateTopics`, `Metadata` (an auto-creation) or `HTTP`."""
+    """The request that created a topic. `api` is `CreateTopics`, `Metadata` (an auto-creation) or `HTTP`."""
 
     request_id: RequestId
     principal: str
@@ -41,10 +40,10 @@ class CreatedBy(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicRow(msgspec.Struct, frozen=True, gc=False):
-    """A topic as it stands.
+    """A topic at one offset.
 
-    `created_by` is None only where the log does not hold the request. `verdict` is None where no policy was set;
-    `placed_on` are the brokers that were live when it was created; `ready_at_ms` is None until it was complete once.
+    `created_by` is None only if the log does not hold the request. `verdict` is None if no policy was configured.
+    `placed_on` lists the brokers that were live at the creation; `ready_at_ms` is None until the topic was ready once.
     """
 
     name: TopicName
@@ -60,7 +59,7 @@ class TopicRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deletion(msgspec.Struct, frozen=True, gc=False):
-    """The end of a topic's life: when, and by whom."""
+    """The deletion of a topic."""
 
     topic_id: TopicId
     offset: Offset
@@ -71,22 +70,22 @@ class Deletion(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicPast(msgspec.Struct, frozen=True, gc=False):
-    """What the events of one name have led to: the topic where there is one, and how its life before it ended."""
+    """The result of the events of one name: the topic, if it exists, and the last deletion."""
 
     row: TopicRow | None = None
     deletion: Deletion | None = None
     request: CreatedBy | None = None
-    """The newest request for the name, which a creation follows at once or never."""
+    """The newest create request for the name; its TopicCreated, if any, is the next event."""
 
 
 NO_PAST = TopicPast()
 
 THE_CLUSTER = "the cluster"
-"""Who deleted a topic whose deletion nobody requested here, if it was no other controller."""
+"""The principal of a deletion that was observed at the target cluster."""
 
 
 def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
-    """The past of a name with one more of its events; events that change no row are taken too. Raises CannotFold."""
+    """The past of a name after one more event. Events that change no row are accepted. Raises CannotFold."""
     event = record.event
     match event:
         case catalog.CreateRequested():
@@ -119,7 +118,7 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 
 
 def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
-    """The same with some events, in order; of those of a partition that others overwrite only the last is looked at.
+    """The past of a name after some events, in order. Events of a partition that later ones overwrite are skipped.
     Raises CannotFold."""
     newest: dict[int, Recorded] = {}
     for record in records:
@@ -135,13 +134,12 @@ def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
 
 
 def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
-    """The row of a topic in the machine's state, with the event of its creation and, where it is known, of the request
-    for it."""
-    return with_birth(bare_row(topic), created, requested)
+    """The row of a topic in the machine's state, given its creation event and, if known, its request event."""
+    return with_creation(bare_row(topic), created, requested)
 
 
 def bare_row(topic: Topic) -> TopicRow:
-    """The row of a topic in the machine's state, without what only the events of its creation say."""
+    """The row of a topic in the machine's state, without the fields that only its creation events hold."""
     return TopicRow(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -156,8 +154,8 @@ def bare_row(topic: Topic) -> TopicRow:
     )
 
 
-def with_birth(row: TopicRow, created: Recorded, requested: Recorded | None) -> TopicRow:
-    """A row with what the event of its creation, and that of the request for it, say."""
+def with_creation(row: TopicRow, created: Recorded, requested: Recorded | None) -> TopicRow:
+    """A row with the fields that come from its creation event and its request event. Raises CannotFold."""
     event = created.event
     if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
         raise CannotFold(created, f"topic {row.name!r} was to be created there")
@@ -174,17 +172,16 @@ def with_birth(row: TopicRow, created: Recorded, requested: Recorded | None) -> 
     )
 
 
-# --- what depends on the brokers of the moment
+# --- derived from the live brokers
 
 
 def offline_replicas(partition: Partition, live: Collection[BrokerId]) -> tuple[BrokerId, ...]:
-    """The replicas that do not serve: on brokers that are not live, placeholders included."""
+    """The replicas on brokers that are not live, and placeholders."""
     return tuple(replica for replica in partition.replicas if replica not in live)
 
 
-class Standing(NamedTuple):
-    """How a topic stands: the worst that can be said of it; how many of its partitions have a replica out of sync, and
-    how many no live leader; and how many places wait for a broker to join (KIP-409)."""
+class Health(NamedTuple):
+    """The status of a topic, its counts of under-replicated and offline partitions, and of placeholders (KIP-409)."""
 
     status: Status
     under_replicated: int
@@ -192,9 +189,9 @@ class Standing(NamedTuple):
     placeholders: int
 
 
-def standing(row: TopicRow, live: Collection[BrokerId]) -> Standing:
-    """How a topic stands: `pending` until complete once, then `offline` if a partition has no live leader,
-    `under-replicated` if a replica is out of sync, else `ready`."""
+def health(row: TopicRow, live: Collection[BrokerId]) -> Health:
+    """The health of a topic. The status is `pending` until the topic was ready once, then `offline` if a partition has
+    no live leader, `under-replicated` if a replica is out of sync, else `ready`."""
     under_replicated = offline = placeholders = 0
     for one in row.partitions:
         offline += one.leader not in live
@@ -204,12 +201,12 @@ def standing(row: TopicRow, live: Collection[BrokerId]) -> Standing:
     status: Status = "pending"
     if row.ready_at_ms is not None:
         status = "offline" if offline else "under-replicated" if under_replicated else "ready"
-    return Standing(status, under_replicated, offline, placeholders)
+    return Health(status, under_replicated, offline, placeholders)
 
 
 # --- the folds
 
-_Birth = catalog.TopicCreated | catalog.TopicDiscovered
+_Creation = catalog.TopicCreated | catalog.TopicDiscovered
 _OfPartition = catalog.LeaderElected | catalog.IsrChanged | catalog.PartitionChanged | catalog.PlaceholderFilled
 _Change = (
     catalog.TopicDiscovered | catalog.PartitionsAdded | catalog.TopicConfigsChanged | catalog.TopicReady | _OfPartition
@@ -226,8 +223,8 @@ def _row(past: TopicPast, record: Recorded) -> TopicRow:
     return past.row
 
 
-def _new_row(record: Recorded, event: _Birth, newest: CreatedBy | None) -> TopicRow:
-    """A topic as its first event has it; `newest` is the newest request for its name, which may be an earlier one."""
+def _new_row(record: Recorded, event: _Creation, newest: CreatedBy | None) -> TopicRow:
+    """A new topic; `newest` is the newest request for its name, which may be an older one."""
     row = TopicRow(
         name=event.topic,
         topic_id=event.topic_id,
@@ -276,14 +273,13 @@ def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
 
 
 def _with_newest(past: TopicPast, newest: Mapping[int, Recorded]) -> TopicPast:
-    """The past of a name with the newest events of some partitions that say all of where each stands."""
+    """The past of a name with the newest event of some partitions; each has the full leader and ISR."""
     row = _row(past, next(iter(newest.values())))
     after = {index: _partition(row, record, record.event) for index, record in newest.items()}  # type: ignore[arg-type]
     return replace(past, row=replace(row, partitions=changed(row.partitions, after)))
 
 
 def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partition:
-    """The event's partition with its change."""
     if not 0 <= event.partition < len(row.partitions):
         raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
     partition = row.partitions[event.partition]
@@ -301,7 +297,6 @@ _UPKEEP = ("directories", "adding", "removing", "elr", "last_known_elr", "recove
 
 
 def _given(event: catalog.PartitionChanged, names: tuple[str, ...]) -> dict[str, object]:
-    """Of these fields those that the event changes."""
     return {name: value for name in names if (value := getattr(event, name)) is not None}
 
 

@@ -133,7 +133,7 @@ def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.Capture
     )
     (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
     said = run(capsys, "verify", place, "--head", tmp_path / "head.json", code=1)
-    assert "the first 123 events are not those that the head was made over" in said
+    assert "the first 123 events are not those of the tree head" in said
 
 
 def _flip_index(place: Path) -> None:
@@ -284,7 +284,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
     assert "events are those of its head" in run(capsys, "verify", folder)
     content = first.read_bytes()
     first.write_bytes(content[:50] + b"?" + content[51:])
-    assert "are not as they were written; it is made anew" in run(capsys, "verify", folder, code=1)
+    assert "are not as they were written; it is rebuilt" in run(capsys, "verify", folder, code=1)
     first.unlink()
     with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
         about, pairs = snapshot.about, [*snapshot.scan()][:-1]

@@ -266,7 +266,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     log.close()
     damaged = run("verify", stopped.folder)
     assert damaged.code == 1
-    assert "the head that is kept with the log is not that of its first" in damaged.out
+    assert "the tree head stored with the log is not that of its first" in damaged.out
 
 
 def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: Stopped, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_service_with_another_log_is_not_believed_about_an_old_head(
         finally:
             server.shutdown()
     assert outcome.code == 1
-    assert f"the first {size} events are not those that the head was made over" in outcome.out
+    assert f"the first {size} events are not those of the tree head" in outcome.out
 
 
 @pytest.fixture(scope="module")
@@ -363,9 +363,9 @@ def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicw
     assert "those of the head that was kept; root " in outcome.out
     head = json.loads(kept.read_text())
     for change, says in (
-        ({"root": "0" * 64}, "are not those that the head was made over"),
-        ({"size": 10**9}, "the log was cut: it has "),
-        ({"log": "other"}, "the head is one of log other"),
+        ({"root": "0" * 64}, "are not those of the tree head"),
+        ({"size": 10**9}, "the log was truncated: it has "),
+        ({"log": "other"}, "the tree head belongs to log other"),
     ):
         kept.write_text(json.dumps({"head": {**head["head"], **change}}))
         outcome = run("verify", one.http, "--head", kept)

@@ -52,8 +52,8 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
         shown = (await one.get(f"/v1/requests?from={start}&to={end}"))["requests"]
         assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
         then = (await one.get(f"/v1/requests?at={end}"))["requests"]
-        assert then[0]["outcomes"] == {"asked": 1}, "as it was right after the request"
-        assert (await one.get(f"/v1/requests?at={end}&outcome=asked"))["requests"] == then[:1]
+        assert then[0]["outcomes"] == {"requested": 1}, "as it was right after the request"
+        assert (await one.get(f"/v1/requests?at={end}&outcome=requested"))["requests"] == then[:1]
         first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
         assert (await one.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
         assert (await one.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
@@ -112,7 +112,7 @@ async def test_what_is_much_work_to_count_is_null(monkeypatch: pytest.MonkeyPatc
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
         monkeypatch.setattr(topic_lists, "KEYS_AT_ONCE", 1)
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
-        for bound, much in (("PARTITIONS_MAX", 1), ("LOOKED_AT_MAX", end)):
+        for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
             with monkeypatch.context() as patch:
                 patch.setattr(topic_lists, bound, much)
                 then = await one.get(f"/v1/summary?at={end}")
@@ -142,17 +142,17 @@ async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
         refused = await one.create("t", 409)
         await one.request("DELETE", "/topics/t")
         page = await one.get("/v1/topics/t/timeline")
-        assert [each["command"] for each in page["folds"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
-        assert [each["cause"] for each in page["folds"]][1:] == [refused["request_id"], made["request_id"]]
-        created = page["folds"][2]
+        assert [each["command"] for each in page["groups"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
+        assert [each["cause"] for each in page["groups"]][1:] == [refused["request_id"], made["request_id"]]
+        created = page["groups"][2]
         assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
-        assert sum(each["num_events"] for each in page["folds"]) == len((await one.get("/topics/t/events"))["events"])
+        assert sum(each["num_events"] for each in page["groups"]) == len((await one.get("/topics/t/events"))["events"])
         first = await one.get("/v1/topics/t/timeline?limit=1")
         rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
-        assert first["folds"] + rest["folds"] == page["folds"]
-        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["folds"][0]["first_offset"]), None)
+        assert first["groups"] + rest["groups"] == page["groups"]
+        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["groups"][0]["first_offset"]), None)
         then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
-        assert then["folds"] == [created]
+        assert then["groups"] == [created]
         assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
@@ -274,7 +274,7 @@ async def test_a_request_and_an_explanation_as_they_were() -> None:
         whole = await one.get(f"/v1/requests/{request_id}")
         first = whole["requested_offset"]
         then = await one.get(f"/v1/requests/{request_id}?at={first}")
-        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("asked", "created")
+        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("requested", "created")
         assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
         for subject in (request_id, "t"):
             steps = (await one.get(f"/v1/explain/{subject}"))["steps"]

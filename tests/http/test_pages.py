@@ -93,7 +93,7 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
 ) -> None:
     monkeypatch.setattr(reads, "TOPICS_PER_SLICE", 10)
     monkeypatch.setattr(reads, "SLICES_MAX", 3)
-    monkeypatch.setattr(query, "LOOKED_AT_MAX", 120)
+    monkeypatch.setattr(query, "SCANNED_MAX", 120)
     log, only = Counting("counting"), Only("b.")
     async with service(log=log, authorizer=only) as one:
         names = await _make(one, 300)

@@ -194,10 +194,10 @@ async def test_a_request_shows_its_outcome() -> None:
         assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
         assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
         assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
-        assert topic["asked"]["configs"] == {"retention.ms": "5"}
+        assert topic["requested"]["configs"] == {"retention.ms": "5"}
         gone = await one.request("DELETE", "/topics/t")
         topic = (await one.get(f"/requests/{gone['request_id']}"))["topics"][0]
-        assert (topic["status"], topic["wanted"], topic["asked"]) == ("deleted", "to be deleted", None)
+        assert (topic["status"], topic["wanted"], topic["requested"]) == ("deleted", "to be deleted", None)
         reply = await one.get("/requests/nonesuch", 404)
         assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 

@@ -198,19 +198,19 @@ class Tampering(NamedTuple):
 
 
 TAMPERINGS = [
-    Tampering(change_event, "events 0 to 255 are not those that the tree was made over"),
-    Tampering(change_newest, "are not those that its tree was made over|the head that is kept with the log is not"),
-    Tampering(swap_events, "events 256 to 511 are not those that the tree was made over"),
+    Tampering(change_event, "events 0 to 255 are not those of the tree"),
+    Tampering(change_newest, "are not those of its tree|the tree head stored with the log is not"),
+    Tampering(swap_events, "events 256 to 511 are not those of the tree"),
     Tampering(drop_event, "event 100 is missing|events are missing after"),
     Tampering(cut, "its tree is over .* events, and there are|everything up to .* was synced"),
-    Tampering(change_subtree, "events 0 to 255 are not those that the tree was made over"),
+    Tampering(change_subtree, "events 0 to 255 are not those of the tree"),
     Tampering(drop_subtree, "its tree lacks the hash over events 0 to 255"),
-    Tampering(change_head, "the head that is kept with the log is not that of its first"),
-    Tampering(drop_from_topics, "the index of topics is not that of the events"),
-    Tampering(move_in_topics, "the index of topics has event .* under 'other': it is one of 'more_"),
+    Tampering(change_head, "the tree head stored with the log is not that of its first"),
+    Tampering(drop_from_topics, "the index of topics does not match the events"),
+    Tampering(move_in_topics, "the index of topics has event .* under 'other', but it belongs to 'more_"),
     Tampering(add_to_topics, "the index of topics has event 5 under 'other'"),
     Tampering(lengthen_in_topics, "the index of topics has events .* to 1099511627776 under 'more_"),
-    Tampering(drop_from_requests, "the index of requests is not that of the events"),
+    Tampering(drop_from_requests, "the index of requests does not match the events"),
     Tampering(add_to_requests, "the index of requests has event 5 under 'other'"),
 ]
 
@@ -302,8 +302,8 @@ def test_a_log_made_anew_is_found_by_who_kept_a_head(
     rewritten(folder, change)
     assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
     (finding,) = audited(folder, head, public_key=None).findings
-    cut_off = f"the log was cut: it has {HALF - 1} events, and had {HALF} when the head was made"
-    other = f"the first {HALF} events are not those that the head was made over"
+    cut_off = f"the log was truncated: it has {HALF - 1} events, and the tree head covers {HALF}"
+    other = f"the first {HALF} events are not those of the tree head"
     assert finding == (cut_off if change is cut_short else other)
 
 
@@ -326,4 +326,4 @@ def test_a_head_that_was_signed_for_other_events_is_found(folder: Path) -> None:
 
 def test_a_head_of_another_log_is_said_to_be_one(folder: Path) -> None:
     (finding,) = audited(folder, Head(log="other", size=5, root="00" * 32, at_ms=1)).findings
-    assert finding == f"the head is one of log other, and this is log {CLUSTER_ID}"
+    assert finding == f"the tree head belongs to log other, and this is log {CLUSTER_ID}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from projections.queries import differences
-from projections.queries.differences import TopicDifference, topic_differences
+from projections.queries.differences import TopicDifference, change_of, topic_differences
 from projections.queries.query import Ends, Questions, everything
 from projections.views.topics import TopicRow
 from tests.http.service import service
@@ -19,25 +19,25 @@ def listed(query: Questions, end: int) -> dict[str, TopicRow]:
 
 def by_lists(query: Questions, start: int, end: int) -> set[TopicDifference]:
     before, after = listed(query, start), listed(query, end)
-    both = (TopicDifference(name, before.get(name), after.get(name)) for name in before.keys() | after.keys())
-    return {one for one in both if one.before != one.after}
+    both = ((name, before.get(name), after.get(name)) for name in before.keys() | after.keys())
+    return {one for one in both if one[1] != one[2]}
 
 
 def paged(query: Questions, start: Ends, end: Ends, limit: int) -> list[TopicDifference]:
     found: list[TopicDifference] = []
     after = ""
     while True:
-        page = topic_differences(query, start, end, after, limit, everything)
-        found += page.topics
-        if page.reached is None:
+        page, reached = topic_differences(query, start, end, after, limit, everything)
+        found += page
+        if reached is None:
             return found
-        assert page.reached > after, "each page goes on"
-        after = page.reached
+        assert reached > after, "each page goes on"
+        after = reached
 
 
-@pytest.mark.parametrize("looked_at_max", [FAR, NEAR])
-async def test_differences_are_those_of_two_lists(looked_at_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differences, "LOOKED_AT_MAX", looked_at_max)
+@pytest.mark.parametrize("scanned_max", [FAR, NEAR])
+async def test_differences_are_those_of_two_lists(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "SCANNED_MAX", scanned_max)
     monkeypatch.setattr(differences, "PASSED_MAX", 4)
     monkeypatch.setattr(differences, "FOLDED_MAX", 3)
     async with service() as one:
@@ -54,8 +54,8 @@ async def test_differences_are_those_of_two_lists(looked_at_max: int, monkeypatc
         for start in moments:
             for until in (end, end - 7):
                 found = paged(query, (start,), (until,), limit=2)
-                names = [differing.name for differing in found]
+                names = [name for name, _, _ in found]
                 assert len(names) == len(set(names)), f"from {start} to {until}"
                 assert set(found) == (by_lists(query, start, until) if until > start else set()), f"{start} to {until}"
-                changes |= {differing.change for differing in found}
+                changes |= {change_of(before, after) for _, before, after in found}
         assert changes == {"created", "deleted", "recreated", "changed"}

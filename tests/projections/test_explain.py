@@ -9,9 +9,10 @@ from hypothesis import given as drawn
 
 from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
 from projections.queries import explain as module
-from projections.queries.explain import Explanation, explain
+from projections.queries.explain import explain
 from projections.queries.query import NotThere
 from projections.text.wording import in_words
+from projections.views.json_types import ExplanationView
 from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command
@@ -65,11 +66,12 @@ INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 pa
 """
 
 
-def _shown(chain: Explanation) -> str:
+def _shown(chain: ExplanationView) -> str:
     lines = [chain.summary]
     for step in chain.steps:
         because = f" <= {step.because}" if step.because else ""
-        lines.append(f"{step.offset} +{step.after_ms} {step.command} {step.request_id}: {step.text}{because}")
+        cause = f"{step.cause.command} {step.cause.request_id}"
+        lines.append(f"{step.offset} +{step.after_ms} {cause}: {step.text}{because}")
     return "\n".join(lines)
 
 

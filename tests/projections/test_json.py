@@ -11,6 +11,7 @@ from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
 from projections.queries import responses
+from projections.queries.explain import explain
 from projections.queries.query import NotThere, Questions
 from projections.views import json_types, to_json
 from tests.events.golden import HISTORIES, history
@@ -27,7 +28,7 @@ def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -
     for request_id in requests:
         yield responses.request(query, request_id)
     for subject in topics | requests:
-        yield responses.explanation(query, subject)
+        yield explain(query, subject)
     for name in topics:
         try:
             yield responses.topic_at(query.of_topic(name), name, None)

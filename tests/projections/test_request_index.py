@@ -128,7 +128,7 @@ def test_pages_have_every_request_once() -> None:
     assert seen == ["s", "r", "again", "q"]
     first = requests_page(query, RequestFilter(outcome="deleted", api="none"), end, until=end, since=(0,), limit=9)
     assert (first.requests, first.next_place) == ((), None)
-    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, looked_at_max=3)
+    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, scanned_max=3)
     assert looked.requests == ()
     assert looked.next_place is not None, "it looks at three and no more"
 

@@ -61,7 +61,7 @@ def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
     assert row is not None
     assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
     assert row.deadline_ms == row.requested_at_ms + 700
-    requested = row.topics[0].asked
+    requested = row.topics[0].requested
     assert requested is not None
     assert (requested.num_partitions, requested.replication_factor, requested.configs) == (
         2,

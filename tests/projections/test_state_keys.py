@@ -9,8 +9,8 @@ from controller.stream.log import partition
 from events.logs.archive import manifest
 from projections.store import (
     access_state,
-    births,
     broker_index,
+    creation_index,
     request_index,
     standing_index,
     store,
@@ -33,7 +33,7 @@ OF_A_LOG = {
     "trouble": standing_index.TROUBLE,
     "tallies": standing_index.TALLIES,
     "created": standing_index.CREATED,
-    "births": births.BIRTHS,
+    "creation_index": creation_index.CREATED_IN,
     "tree": tree.HEAD,
     "archive": manifest.NOTED,
 }

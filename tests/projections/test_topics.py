@@ -24,8 +24,8 @@ from projections.views.topics import (
     CannotFold,
     TopicPast,
     fold_topic,
+    health,
     offline_replicas,
-    standing,
 )
 from tests.machine.tables import command, given
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -56,7 +56,7 @@ def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
     row = past.row
     if row is None:
         return "nothing" if past.deletion is None else f"deleted by {past.deletion.principal}"
-    stands = standing(row, live)
+    stands = health(row, live)
     words: list[str] = [stands.status]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]
     assert row.created_by is not None, "the request stands before the creation"

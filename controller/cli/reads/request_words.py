@@ -59,7 +59,8 @@ def request(one: json_types.RequestView, look: Look) -> Iterator[str]:
     """One request with how each of its topics fared."""
     how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
     client = f" ({one.client_id})" if one.client_id else ""
-    yield f"request {one.request_id}: {how} by {one.principal}{client} at {one.requested_at}, offset {one.requested_offset}"
+    when = f"{one.requested_at}, offset {one.requested_offset}"
+    yield f"request {one.request_id}: {how} by {one.principal}{client} at {when}"
     if one.timeout_ms is not None:
         yield f"  waits up to {lines.span(one.timeout_ms)}, until {one.deadline_at}"
     yield ""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from controller.cli.sources.http import Source
 
 OUTCOMES = (
-    "asked", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added",
+    "requested", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added",
     "configs-changed", "done",
 )  # fmt: skip
 LIMIT = 100

@@ -28,6 +28,7 @@ from events.logs.rocksdb_errors import lock_holder
 from events.names import RequestId, TopicId
 from projections.queries import overviews, responses
 from projections.queries.differences import difference
+from projections.queries.explain import explain
 from projections.queries.overviews import Window
 from projections.queries.proving import Wanted, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
@@ -141,7 +142,7 @@ class FolderSource:
 
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
         with _refusing():
-            return responses.explanation(self._query, subject, at=at)
+            return explain(self._query, subject, at)
 
     def create(self, create: Create) -> json_types.CreatedView:
         raise SourceError(_STOPPED)

@@ -60,8 +60,8 @@ def _error_page(site: Site, request: HttpRequest, error: Exception) -> Response[
     """What the JSON says of an error, and where to go from there."""
     plain = answer_error(request, error)
     problem = plain.content
-    gone = error.gone if isinstance(error, NoTopic) else None
-    born = error.born if isinstance(error, NoTopic) else None
+    gone = error.deleted_at if isinstance(error, NoTopic) else None
+    born = error.created_at if isinstance(error, NoTopic) else None
     at = None if isinstance(error, BadMoment) else request.query_params.get("at")
     name = request.path_params.get("name") if isinstance(error, NoTopic) else None
     page = site.error_page(request, problem, at, gone=gone, born=born, name=name)

@@ -157,11 +157,11 @@ async def explanation(
         reader.need(request, subject)
     if of != "request" and may_describe(reader.api, request, subject):
         with suppress(NoTopic):
-            return await reader.answer(responses.explanation, subject, explain_topic, at)
+            return await reader.answer(explain_topic, subject, at)
         if of == "topic" or not await reader.may_see_request(request, subject):
             raise nothing_to_explain(subject)
     try:
         await reader.need_request(request, subject)
-        return await reader.answer(responses.explanation, subject, explain_request, at)
+        return await reader.answer(explain_request, subject, at)
     except NotThere:
         raise nothing_to_explain(subject) from None

@@ -158,7 +158,7 @@ def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: R
     database.write(batch)
     assert cut.read_one(5) == other, "who looks at it is shown another one"
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
-    assert found.findings == ("event 5, which stayed here, is not the one that is in the archive",)
+    assert found.findings == ("the local copy of event 5 is not the event in the archive",)
 
 
 # --- retention
