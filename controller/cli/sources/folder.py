@@ -30,7 +30,7 @@ from projections.queries import overviews, responses
 from projections.queries.differences import difference
 from projections.queries.explain import explain
 from projections.queries.overviews import Window
-from projections.queries.proving import Wanted, head_of, last_signed, prove
+from projections.queries.proving import ProofRequest, head_of, last_signed, prove
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter
 from projections.store.partitioned_store import PartitionedStore
@@ -134,7 +134,7 @@ class FolderSource:
     def follow(self, start: int | None, which: Which) -> Iterator[json_types.EventView]:
         raise SourceError("--follow needs a running service: name it with --http HOST:PORT")
 
-    def proof(self, wanted: Wanted) -> Proof:
+    def proof(self, wanted: ProofRequest) -> Proof:
         """As `Source` has it, by the first signed head over the events that is in the log; one that is not signed
         where there is none."""
         with _refusing():

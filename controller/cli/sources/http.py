@@ -15,7 +15,7 @@ import msgspec
 from controller.cli.sources.http_access import Access, HttpAddress
 from events.logs.heads import Head
 from events.logs.proofs import Proof
-from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, Wanted
+from projections.queries.proving import LEAVES_MAX, Consistency, Leaves, ProofRequest
 from projections.views import json_types, overview_types
 from projections.views.overview_types import DifferenceView
 
@@ -148,7 +148,7 @@ class Source(Protocol):
         only by an error."""
         ...
 
-    def proof(self, wanted: Wanted) -> Proof:
+    def proof(self, wanted: ProofRequest) -> Proof:
         """That events are in the log."""
         ...
 
@@ -241,7 +241,7 @@ class HttpSource:
     def explain(self, subject: str, at: str | None) -> json_types.ExplanationView:
         return self._get(json_types.ExplanationView, f"/explain/{quote(subject, safe='')}", at=at)
 
-    def proof(self, wanted: Wanted) -> Proof:
+    def proof(self, wanted: ProofRequest) -> Proof:
         """As `Source` has it, by a head that is signed where the service has a key."""
         parameters = {
             "offset": wanted.offset,

@@ -15,7 +15,7 @@ from controller.cli.sources.http import Refusal, Source
 from controller.cli.terminal.usage import complain
 from controller.cli.work.verify import read_head
 from events.logs.proofs import Proof, ProofFails
-from projections.queries.proving import Wanted
+from projections.queries.proving import ProofRequest
 
 
 def prove(options: argparse.Namespace, source: Source) -> int:
@@ -40,8 +40,8 @@ def _proof(options: argparse.Namespace, source: Source, size: int | None) -> Pro
     """The proof of whatever the subject is: an offset, else a topic, else a request. Raises Refusal, SourceError."""
     subject: str = options.subject
 
-    def wanted(*, offset: int | None = None, topic: str | None = None, request_id: str | None = None) -> Wanted:
-        return Wanted(
+    def wanted(*, offset: int | None = None, topic: str | None = None, request_id: str | None = None) -> ProofRequest:
+        return ProofRequest(
             offset=offset,
             topic=topic,
             request_id=request_id,

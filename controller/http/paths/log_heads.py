@@ -25,8 +25,8 @@ from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
     Leaves,
+    ProofRequest,
     Sign,
-    Wanted,
     head_of,
     head_since,
     leaves,
@@ -91,7 +91,7 @@ async def log_proof(
         await Reader(api, queries, reading).need_request(request, request_id)
     else:
         need_cluster(api, request)
-    wanted = Wanted(
+    wanted = ProofRequest(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
     return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, api.controller.now_ms()))
