@@ -106,7 +106,7 @@ class _Page:
         caller = caller_of(self._request)
 
         def may_show(name: str) -> bool:
-            return self._which.fits_name(name) and self._api.allows(caller, "Describe", name)
+            return self._which.matches_name(name) and self._api.allows(caller, "Describe", name)
 
         return await self._reader.answer(listed, at, after, self._limit, may_show, which=self._which)
 
@@ -142,7 +142,7 @@ class _Page:
 
     async def _take(self, topics: list[Topic]) -> bool:
         """Add those that are shown; whether the page is full and more would follow, which then are left out."""
-        seen = [one for one in topics if self._which.fits_name(one.name) and self._may_show(one.name)]
+        seen = [one for one in topics if self._which.matches_name(one.name) and self._may_show(one.name)]
         if seen:
             found = await self._reader.reading.run(responses.summaries, self._queries, seen, self._live, self._which)
             self._shown += found
