@@ -89,7 +89,7 @@ class Changes:
                 self._at_work.discard(first)
             else:  # until its answer is there, also where its client has gone
                 answering.add_done_callback(partial(self._ended, first))
-        if not known.wanted_the_same(command):
+        if not known.has_same_parameters(command):
             raise _refused(OTHER_WISH, request_id, "the request that had this key wanted something else")
         if known.answer is None:
             raise _refused(AT_WORK, request_id, "the request that had this key is not answered yet")

@@ -56,7 +56,7 @@ def test_a_request_is_known_by_its_events(line: str) -> None:
         return
     sent = command(rig, again)
     assert isinstance(sent, TopicCommand)
-    wish, answer = "same" if found.wanted_the_same(sent) else "other", found.answer
+    wish, answer = "same" if found.has_same_parameters(sent) else "other", found.answer
     if answer is None:
         assert f"{wish}, due" == expected
         return
