@@ -226,7 +226,7 @@ class TopicStore:
         """The first `limit` topics that were never complete."""
         return list(self._each_durable(islice(self._keys_waiting(), limit)))
 
-    def durable_troubled(self, after: str | None) -> Iterator[Topic]:
+    def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never complete, or have partitions that are not as they should be, by shard key, after
         one of them."""
         keys = merge(troubled(self._log, after), self._keys_waiting(after))
@@ -382,8 +382,8 @@ def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
 
 
 def troubled_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
-    """The same of the topics of `TopicStore.durable_troubled` alone."""
-    return _slices(lambda after: slice_of(store().durable_troubled(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+    """The same of the topics of `TopicStore.durable_unhealthy` alone."""
+    return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:

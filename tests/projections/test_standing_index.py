@@ -57,7 +57,7 @@ def test_what_is_counted_along_is_what_there_is(name: str, at_once: int) -> None
                 len(one.isr) < len(one.replicas) or one.leader < 0 or min(one.replicas) < 0 for one in topic.partitions
             )
         }
-        assert [topic.name for topic in store.durable_troubled(None)] == [
+        assert [topic.name for topic in store.durable_unhealthy(None)] == [
             topic.name for topic in everything if topic.name in waits | troubled
         ]
         newest = [topic.name for topic in store.durable_newest(len(records))]
@@ -87,4 +87,4 @@ def test_a_log_of_an_earlier_release_is_counted_when_it_is_opened(name: str) -> 
     again = TopicStore(log)
     assert again.durable_tallies == store.durable_tallies
     assert list(again.durable_newest(len(records))) == list(store.durable_newest(len(records)))
-    assert list(again.durable_troubled(None)) == list(store.durable_troubled(None))
+    assert list(again.durable_unhealthy(None)) == list(store.durable_unhealthy(None))
