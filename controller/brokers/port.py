@@ -35,7 +35,7 @@ class Stamper(Protocol):
 
 
 Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
-"""Durable topics in slices: `projections.store.store.topic_slices`, or `troubled_slices`."""
+"""Durable topics in slices: `projections.store.store.topic_slices`, or `unhealthy_slices`."""
 
 
 def stamp(controller: Stamper, origin: str) -> Stamp:

@@ -20,7 +20,7 @@ from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
-from projections.store.store import troubled_slices
+from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
@@ -248,7 +248,7 @@ class SimulatedFleet:
         while self._sweep_again:
             self._sweep_again = False
             try:
-                async for part in walk(self._controller, troubled_slices):
+                async for part in walk(self._controller, unhealthy_slices):
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.span))
             except LogClosed:

@@ -27,7 +27,7 @@ from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, TopicName, shard_key
-from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices, troubled_slices
+from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices, unhealthy_slices
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """The configs by which it goes who may lead."""
@@ -158,7 +158,7 @@ class Reviews:
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
         some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
-        return chain(some, troubled_slices(self._store)) if troubled else some
+        return chain(some, unhealthy_slices(self._store)) if troubled else some
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
         cluster = self._store().durable_cluster

@@ -381,7 +381,7 @@ def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
     return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 
 
-def troubled_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
+def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
     """The same of the topics of `TopicStore.durable_unhealthy` alone."""
     return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 
