@@ -56,7 +56,7 @@ def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, capsys: pyt
     code, out, _ = _run(capsys, "topics", NAMES[3], "--data", folder, "--json", "--at", "7")
     assert json.loads(out)["as_of"]["partition"] == _partition(NAMES[3]), "an offset of the topic's own partition"
     code, _, err = _run(capsys, "topics", "--data", folder, "--at", "7")
-    assert (code, "say a time, or ask for one topic" in err) == (2, True)
+    assert (code, "give a time, or query one topic" in err) == (2, True)
 
 
 def _events(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[int, int]]:

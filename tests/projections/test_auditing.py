@@ -314,14 +314,14 @@ def test_a_log_made_anew_is_found_by_who_has_the_public_key(
     rewritten(folder, change)
     findings = audited(folder).findings
     assert findings
-    assert all("was not signed by the key that it should be" in finding for finding in findings)
+    assert all("was not signed by the expected key" in finding for finding in findings)
 
 
 def test_a_head_that_was_signed_for_other_events_is_found(folder: Path) -> None:
     rewritten(folder, lambda values: [*values[:100], FORGED, *values[101:]])
     findings = audited(folder, public_key=None).findings
     assert findings
-    assert all("events are not those whose head event" in finding for finding in findings)
+    assert all("events are not those of the tree head in event" in finding for finding in findings)
 
 
 def test_a_head_of_another_log_is_said_to_be_one(folder: Path) -> None:

@@ -16,7 +16,6 @@ from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.views.lines import explanation
 from projections.views.to_json import event as shown_event
-from projections.views.to_json import explanation as shown_explanation
 from tests.events.golden import FOLLOWED, history
 
 
@@ -69,7 +68,7 @@ OFFSET  TIME                         AFTER  WHAT
 
 @pytest.mark.parametrize("subject", EXPLAINED)
 def test_what_another_controller_decided_is_explained(subject: str) -> None:
-    lines = explanation(shown_explanation(explain(questions(), subject)))
+    lines = explanation(explain(questions(), subject))
     assert "\n".join(lines) == EXPLAINED[subject].strip()
 
 

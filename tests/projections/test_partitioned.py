@@ -117,7 +117,7 @@ def test_questions_are_answered_as_by_the_partitions() -> None:
 
 def test_partitions_take_a_time_but_not_an_offset() -> None:
     query, _ = partitioned(stories())
-    with pytest.raises(BadMoment, match="each of the 3 partitions has its own: say a time, or ask for one topic"):
+    with pytest.raises(BadMoment, match="each of the 3 partitions has its own: give a time, or query one topic"):
         query.end("5")
     assert query.end("2001-01-01") == (0, 0, 0)
     assert query.end("2099-01-01") == query.end()

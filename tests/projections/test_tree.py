@@ -186,7 +186,7 @@ def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None
     log = InMemoryLog("c")
     recorded(log, [300])
     log._events[299] = encode_event(6, cause(), event(0))
-    with pytest.raises(LogCorrupted, match="its first 300 events are not those that its tree was made over"):
+    with pytest.raises(LogCorrupted, match="its first 300 events are not those of its tree"):
         recorded(log, [])
 
 
