@@ -59,12 +59,12 @@ def why_not_ready(api: ControllerApi) -> str | None:
 def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
     """The states of the moment, as gauges: name, what it says, value."""
     standing, cluster, counts = api.controller.standing(), api.cluster, api.store.durable_counts
-    trouble = api.store.durable_tallies.trouble
+    trouble = api.store.durable_tallies.health
     yield "log_offset", "The offset that the next durable event will have.", standing.events_durable
     yield "topics", "Topics that exist.", counts.topics
     yield "partitions", "Partitions that exist.", counts.partitions
     yield "partitions_under_replicated", "Partitions with a replica out of sync.", trouble.under_replicated
-    yield "partitions_offline", "Partitions without a leader.", trouble.leaderless
+    yield "partitions_offline", "Partitions without a leader.", trouble.offline
     yield "placeholders", "Replicas that wait for a broker (KIP-409).", trouble.placeholders
     yield "topics_pending", "Topics that were never complete yet.", standing.topics_waiting
     yield "requests_in_flight", "Requests that are not answered yet.", standing.requests_open

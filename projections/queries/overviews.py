@@ -168,7 +168,7 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             yield types.RefusedView(
                 rule=rule,
                 count=by.total(),
-                by=tuple(types.RefusedByShape(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                by=tuple(types.RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
                 more=page.next_place is not None,
                 latest=_request(page.requests[0]),
             )

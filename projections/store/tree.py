@@ -22,7 +22,7 @@ from functools import lru_cache
 from events.logs import merkle
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import Frontier
-from projections.store.access_state import Puts
+from projections.store.keys import Puts
 
 HEAD = b"m"
 KEPT_LEVEL = 8

@@ -11,14 +11,12 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Assignment, Recorded, Verdict
 from events.followed import FOLLOW, followed
 from events.names import Offset, RequestId, TopicId, TopicName
 from projections.views.topics import CannotFold
-
-REQUEST_TIMED_OUT = 7
-"""Kafka's error code."""
 
 RequestStatus = Literal[
     "requested",
@@ -158,7 +156,7 @@ def _outcome(row: RequestTopicRow, error_code: int) -> RequestStatus:
         return "rejected"
     if error_code == 0:
         return "created"
-    return "timed-out" if error_code == REQUEST_TIMED_OUT else "failed"
+    return "timed-out" if error_code == ErrorCode.REQUEST_TIMED_OUT else "failed"
 
 
 def _answered(row: RequestTopicRow, record: Recorded, code: int, message: str) -> RequestTopicRow:
