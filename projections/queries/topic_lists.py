@@ -1,7 +1,7 @@
 """Lists of topics: current topics that match a filter, a slice at a time, and counts of topics at a point in time.
 
 Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
-all topics by name. The store keeps the current counts (`projections.store.standing_index`). Counts of the past are
+all topics by name. The store keeps the current counts (`projections.store.topic_indexes`). Counts of the past are
 computed topic by topic, and only if there are few enough topics, and events since the nearest snapshot, to take some
 tenths of a second.
 """
@@ -23,8 +23,8 @@ from projections.queries.listing import Place
 from projections.queries.past import KEYS_AT_ONCE
 from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Query, Questions
 from projections.queries.snapshot_rows import has_more_topics
-from projections.store.standing_index import Tallies, tallied
 from projections.store.store import slice_of
+from projections.store.topic_indexes import Tallies, tallied
 from projections.views.topics import Status
 
 WantedStatus = Literal[Status, "not-ready"]

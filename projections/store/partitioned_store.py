@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Topic
 from events.names import ShardKey, TopicName, shard_key
-from projections.store.standing_index import Tallies
 from projections.store.store import PARTITIONS_SHOWN_AT_ONCE, Counts, TopicStore, slice_of
+from projections.store.topic_indexes import Tallies
 
 PartitionOf = Callable[[ShardKey], int]
 

@@ -11,8 +11,8 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import NO_LEADER
-from projections.store.standing_index import CREATED, TALLIES, TROUBLE, Tallies, Trouble
 from projections.store.store import TopicStore
+from projections.store.topic_indexes import CREATED, TALLIES, TROUBLE, Tallies, Trouble
 from tests.events.golden import HISTORIES, history
 
 
