@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from events.names import BrokerId
-from projections.store.broker_index import topics_of, topics_with_placeholders
+from projections.store.topic_indexes import topics_of, topics_with_placeholders
 from tests.events.golden import REAL
 from tests.projections.logs import kept, story
 
