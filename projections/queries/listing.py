@@ -18,7 +18,7 @@ from events.logs.log import EventLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import BYTES_PER_PAGE, Query, Questions
-from projections.store.creation_index import CREATION_TYPES, creation_offsets
+from projections.store.topic_indexes import CREATION_TYPES, creation_offsets
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX
 
 DIGITS = len(str(OFFSET_END))

@@ -32,9 +32,9 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.past import MayShow, Past, TopicPage, topic_of_record
 from projections.queries.snapshot_rows import Pair, with_rows
-from projections.store.creation_index import CREATION_KINDS
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.store.topic_indexes import CREATION_KINDS
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.json_types import AsOfView

@@ -25,7 +25,7 @@ from projections.queries.listing import (
 from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
 from projections.queries.topic_lists import EVERY_TOPIC, TopicFilter
-from projections.store.creation_index import CREATION_KINDS, CREATION_TYPES
+from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES
 from projections.views import json_types, to_json
 from projections.views import overview_types as types
 from projections.views.to_json import Live
