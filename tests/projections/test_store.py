@@ -14,7 +14,7 @@ from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
-from projections.store.topic_cache import TopicCache
+from projections.store.stored_topics import TopicCache
 
 NAMES = ("a", "b", "c.d", "c_d", "e")
 
