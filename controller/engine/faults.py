@@ -5,7 +5,7 @@ refusal by the rule `fault:` and the exception; of those alike in an interval th
 others are counted, so that nobody fills a log with them.
 
 What it does not do: undo what the command changed. Whoever decides goes back to the state before it
-(`projections.store.savepoint`).
+(`projections.store.recorder`).
 """
 
 from __future__ import annotations
