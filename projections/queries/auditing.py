@@ -33,7 +33,7 @@ from events.logs.snapshot_file import SnapshotDamaged
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.proving import signed_head_in
 from projections.queries.query import Query
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
 
 FINDINGS_MAX = 100

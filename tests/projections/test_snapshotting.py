@@ -18,8 +18,7 @@ from events.logs.snapshot_file import About
 from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot, snapshot_offsets
 from projections.queries.query import Query
 from projections.store.recorder import Recorder
-from projections.store.refolding import KEPT, Refold, state_keys
-from projections.store.snapshotting import KEPT_MAX, Snapshotting, missing, spacing, too_many
+from projections.store.snapshotting import KEPT, KEPT_MAX, Refold, Snapshotting, missing, spacing, state_keys, too_many
 from projections.store.store import TopicStore
 from projections.views.topics import TopicRow
 from tests.events.logs.rocksdb_folders import flip

@@ -10,7 +10,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
 

@@ -33,7 +33,7 @@ from projections.queries.auditing import NONE_SIGNED, Findings, against_head, au
 from projections.queries.proving import Consistency, signed_head
 from projections.queries.query import Query
 from projections.store.archived.bases import wrong_state
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 from projections.text.moments import iso
 from projections.views import to_json

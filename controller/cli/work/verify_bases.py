@@ -24,7 +24,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from projections.queries.query import Query
 from projections.store.archived.bases import check_tree, wrong_state
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 
 

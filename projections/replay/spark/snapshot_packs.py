@@ -11,7 +11,7 @@ from events.names import TopicName
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import look
-from projections.store.refolding import state_keys
+from projections.store.snapshotting import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 
 

@@ -21,7 +21,7 @@ from events.logs.archive.manifest import ArchiveDamaged, Manifest, manifests_of,
 from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
-from projections.store.refolding import KEPT, Refold
+from projections.store.snapshotting import KEPT, Refold
 from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_head, kept_subtrees, root_over, stretch_root
 
 READ_AT_ONCE = 8

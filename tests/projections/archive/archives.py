@@ -25,7 +25,7 @@ from projections.queries.query import Query
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 from projections.store.tree import root_over
 from tests.replay.history import Day, live_a_day, open_log

@@ -38,8 +38,7 @@ from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.store.archived import retention
 from projections.store.archived.recovering import archived
 from projections.store.recorder import Recorder
-from projections.store.refolding import Refold, state_keys
-from projections.store.snapshotting import Snapshotting
+from projections.store.snapshotting import Refold, Snapshotting, state_keys
 from projections.store.store import TopicStore
 from projections.store.tree import head_of, root_over
 from tests.projections.archive.archives import archiver, open_any, query_of_log, write_a_day

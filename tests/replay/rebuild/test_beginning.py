@@ -15,7 +15,7 @@ from projections.replay.outcome import Options
 from projections.replay.rebuild.beginning import AT_FIRST, FROM_SCRATCH, Beginning, beginning
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.events.logs.rocksdb_folders import flip

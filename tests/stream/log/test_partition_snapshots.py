@@ -9,7 +9,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from tests.stream.log.records import Writing, create, joined
 
 INTERVAL, WITHIN_S = 20, 240
