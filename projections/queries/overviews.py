@@ -142,7 +142,7 @@ def counted_in(summary: types.SummaryView, counted: Counted | None) -> types.Sum
         partitions=counted.partitions,
         topics_pending=counted.pending,
         under_replicated_partitions=health.under_replicated,
-        offline_partitions=health.leaderless,
+        offline_partitions=health.offline,
         placeholders=health.placeholders,
         loads=tuple(types.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     )

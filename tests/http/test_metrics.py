@@ -154,17 +154,17 @@ async def test_partitions_in_trouble_are_shown_until_brokers_are_back() -> None:
         assert await troubles() == (0, 0, 0)
         await one.request("POST", "/simulated/brokers/2/stop")
         await one.live(1, 3)
-        await one.until(lambda: one.api.store.durable_tallies.trouble.under_replicated == 2)
+        await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 2)
         assert await troubles() == (2, 0, 0), "brokers 1 and 3 lead"
         await one.create("pay.u", num_partitions=1)
         assert await troubles() == (3, 0, 1), "of three replicas one waits for a broker"
         for broker_id in (1, 3):
             await one.request("POST", f"/simulated/brokers/{broker_id}/stop")
-        await one.until(lambda: one.api.store.durable_tallies.trouble.leaderless == 3)
+        await one.until(lambda: one.api.store.durable_tallies.health.offline == 3)
         assert (await troubles())[1] == 3
         for broker_id in (1, 2, 3):
             await one.request("POST", f"/simulated/brokers/{broker_id}/start")
-        await one.until(lambda: not any(msgspec.structs.astuple(one.api.store.durable_tallies.trouble)))
+        await one.until(lambda: not any(msgspec.structs.astuple(one.api.store.durable_tallies.health)))
         assert await troubles() == (0, 0, 0)
 
 

@@ -295,7 +295,7 @@ async def test_what_is_different_between_two_moments() -> None:
         await one.create("same", 409)
         await one.request("POST", "/v1/simulated/brokers/3/stop")
         await one.live(1, 2)
-        await one.until(lambda: one.api.store.durable_tallies.trouble.under_replicated == 8)
+        await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 8)
         shown = await one.get(f"/v1/diff?from={start}")
         topics = {each["name"]: each for each in shown["topics"]}
         assert {name: each["change"] for name, each in topics.items()} == {

@@ -1,4 +1,4 @@
-"""Everybody who keeps something among a log's state keys has keys of his own."""
+"""No kind of state key is a prefix of another."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from controller.stream.log import partition
 from events.logs.archive import manifest
 from projections.store import (
     access_state,
-    broker_index,
-    creation_index,
     request_index,
-    standing_index,
     store,
     stored_topics,
+    topic_indexes,
     tree,
 )
 
@@ -27,13 +25,13 @@ OF_A_LOG = {
     "users": access_state.SCRAM,
     "entries": access_state.ACL,
     "quotas": access_state.QUOTA,
-    "replicas": broker_index.REPLICAS,
+    "replicas": topic_indexes.REPLICAS,
     "requests": request_index.REQUEST,
     "facets": request_index.FACET,
-    "trouble": standing_index.TROUBLE,
-    "tallies": standing_index.TALLIES,
-    "created": standing_index.CREATED,
-    "creation_index": creation_index.CREATED_IN,
+    "unhealthy": topic_indexes.UNHEALTHY,
+    "tallies": topic_indexes.TALLIES,
+    "created": topic_indexes.CREATED,
+    "created in a range": topic_indexes.CREATED_IN,
     "tree": tree.HEAD,
     "archive": manifest.NOTED,
 }
@@ -41,7 +39,7 @@ OF_A_PARTITION = {"position": partition.POSITION}
 OF_A_VOTER = {"mark": projector.MARK, "ids of entries": acl_ids.ENTRY}
 
 
-def test_no_key_begins_as_another() -> None:
+def test_no_kind_of_key_is_a_prefix_of_another() -> None:
     for others in (OF_A_PARTITION, OF_A_VOTER):
         for (one, key), (other, longer) in permutations({**OF_A_LOG, **others}.items(), 2):
-            assert not longer.startswith(key), f"what is kept of {other} begins as what is kept of {one}"
+            assert not longer.startswith(key), f"{one} is a prefix of {other}"
