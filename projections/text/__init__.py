@@ -1,1 +1,1 @@
-"""Events in words: why is it so."""
+"""Text for people: events as sentences, names, points in time."""

@@ -1,1 +1,1 @@
-"""Answers as JSON: its types, and how they are filled."""
+"""Rows, which are folds of events, and views, whose encoding is the JSON."""

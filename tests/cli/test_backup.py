@@ -293,7 +293,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
     second.unlink()
     with closing(open_log(folder)) as log:
         log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
+    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 
 def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_place(
@@ -307,7 +307,7 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
         log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
+    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 
 def _flip(place: Path) -> None:
@@ -328,7 +328,7 @@ def _forge(place: Path) -> None:
     ("change", "said"),
     [
         (_flip, "is not as it was archived"),
-        (_forge, "does not hold the events that were archived"),
+        (_forge, "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
         (lambda place: shutil.rmtree(place / "manifests"), "has no event at that moment"),
         (lambda place: (place / "archive.json").unlink(), "holds no archive"),

@@ -165,7 +165,7 @@ async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.Monke
         await one.create("t")
         one.log.note({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
         reply = await one.get("/log/head", 503)
-        assert reply["message"].startswith("the tree of the log is being built: it is over 0 of ")
+        assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
         assert "topicwright_log_head" not in (await one.client.get("/metrics")).text
         await build_tree(one.log)
         assert bytes.fromhex(head_in(await one.get("/log/head")).root) == root_of(one, one.log.durable_offset)

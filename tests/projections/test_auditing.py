@@ -202,7 +202,7 @@ TAMPERINGS = [
     Tampering(change_newest, "are not those of its tree|the tree head stored with the log is not"),
     Tampering(swap_events, "events 256 to 511 are not those of the tree"),
     Tampering(drop_event, "event 100 is missing|events are missing after"),
-    Tampering(cut, "its tree is over .* events, and there are|everything up to .* was synced"),
+    Tampering(cut, "its tree covers .* events instead of|everything up to .* was synced"),
     Tampering(change_subtree, "events 0 to 255 are not those of the tree"),
     Tampering(drop_subtree, "its tree lacks the hash over events 0 to 255"),
     Tampering(change_head, "the tree head stored with the log is not that of its first"),

@@ -82,7 +82,7 @@ def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> li
 
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
-    while (leaving := retention.Leaving.next(log, manifests_of(log))) is not None:
+    while (leaving := retention.IndexCleanup.next(log, manifests_of(log))) is not None:
         leaving.archive(open_place(noted(log).url))
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):

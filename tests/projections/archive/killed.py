@@ -132,7 +132,7 @@ def _archive(log: RocksDbLog, folder: Path) -> None:
         log.note(note_manifest(manifest))
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
-    while (leaving := retention.Leaving.next(log, manifests)) is not None:
+    while (leaving := retention.IndexCleanup.next(log, manifests)) is not None:
         leaving.archive(place)
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):

@@ -227,7 +227,7 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
 
 def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
     """Some of the steps by which a stretch leaves the indexes; those that were done are done again, as after death."""
-    leaving = retention.Leaving.next(log, manifests_of(log))
+    leaving = retention.IndexCleanup.next(log, manifests_of(log))
     assert leaving is not None
     assert leaving.manifest == manifest
     leaving.archive(open_place(noted(log).url))

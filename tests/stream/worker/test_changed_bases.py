@@ -65,10 +65,10 @@ NOBODY_BEGINS_WITH: dict[str, Callable[[Pairs], object]] = {
     "a manifest": lambda pairs: turned(pairs, first_under(pairs, STATE + b"p\0")),
 }
 FOUND_BY_VERIFY: dict[str, tuple[Callable[[Pairs], object], str]] = {
-    "a topic's state": (lambda pairs: turned(pairs, first_under(pairs, STATE + b"t")), "is not what its events lead"),
+    "a topic's state": (lambda pairs: turned(pairs, first_under(pairs, STATE + b"t")), "does not match its events"),
     "a topic is gone": (lambda pairs: pairs.pop(first_under(pairs, STATE + b"t")), "is missing"),
-    "an event that stayed": (lambda pairs: turned(pairs, first_under(pairs, b"e")), "is not the one that is in the"),
-    "the index": (lambda pairs: pairs.pop(first_under(pairs, b"tt")), "the index of topics is not that of the events"),
+    "an event that stayed": (lambda pairs: turned(pairs, first_under(pairs, b"e")), "is not the event in the"),
+    "the index": (lambda pairs: pairs.pop(first_under(pairs, b"tt")), "the index of topics does not match the events"),
 }
 
 
