@@ -82,7 +82,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 def _leave(log: RocksDbLog, place: Folder) -> None:
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, _FAR_MS, 0, -1)
-    while (one := retention.Leaving.next(log, manifests)) is not None:
+    while (one := retention.IndexCleanup.next(log, manifests)) is not None:
         one.archive(place)
         one.forget()
         for piece in one.slices(log.archive.runs_of(one.manifest)):

@@ -180,7 +180,7 @@ class Archiving:
         may_go = [one for one in self._manifests if one.end <= log.durable_offset - keeping.events]
         if retention.drop(log, may_go, self._clock_ms(), keeping.ms, keeping.bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
-        while (leaving := retention.Leaving.next(log, self._manifests)) is not None:
+        while (leaving := retention.IndexCleanup.next(log, self._manifests)) is not None:
             await self._apart(partial(leaving.take_over if self._others else leaving.archive, self._place))
             leaving.forget()
             runs = await self._apart(partial(log.archive.runs_of, leaving.manifest))
