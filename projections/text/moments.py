@@ -1,11 +1,11 @@
-"""Moments of a log, as people name them: an offset, or a time.
+"""Points in time of a log: an offset, or a time.
 
     1234                          the state right after the event at offset 1234
     2026-07-17T10:00:00Z          the state right after the last event at or before that time; without a zone it is UTC
     2026-07-17                    the same, for the first moment of that day (UTC)
     1784282400000ms               the same, in milliseconds since the epoch
 
-Within a log time never goes back, so the event at a time is found by halving.
+Times in a log never decrease, so a binary search finds the event at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Moment = Offset | datetime
 
 
 def parse_moment(text: str) -> Moment:
-    """The moment that a text names. Raises BadMoment."""
+    """Parse a point in time. Raises BadMoment."""
     word = text.strip()
     try:
         if word.isascii() and word.isdigit():
@@ -48,14 +48,14 @@ def parse_moment(text: str) -> Moment:
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
         moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
     except (ValueError, OverflowError, OSError):
-        raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: say {SYNTAX}") from None
+        raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def end_at(log: EventLog, moment: Moment) -> int:
-    """The offset after the last durable event that is part of the state at a moment: 0 before the first event.
+    """The offset after the last durable event at a point in time: 0 before the first event.
 
-    A time after the newest event is the present. Raises BadMoment for an offset that the log has not reached.
+    A time after the newest event means now. Raises BadMoment for an offset that the log has not reached.
     """
     end = log.durable_offset
     if isinstance(moment, datetime):
@@ -68,7 +68,7 @@ def end_at(log: EventLog, moment: Moment) -> int:
 
 
 def time_at(log: EventLog, end: int) -> int | None:
-    """When the last event before `end` happened, in ms since the epoch; None where there is none."""
+    """The time of the last event before `end`, in ms since the epoch; None if there is none."""
     return decode_event(end - 1, log.read_one(end - 1)).at_ms if end > 0 else None
 
 

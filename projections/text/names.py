@@ -1,4 +1,4 @@
-"""How things are called where people read them: Kafka's names of error codes, topic ids as text."""
+"""Kafka's names of error codes, topic ids as text, and escaping of untrusted text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def error_name(code: int) -> str:
 
 
 def error_word(code: int) -> str:
-    """Kafka's name of an error code alone; `ERROR_n` for one that this release does not know."""
+    """Kafka's name of an error code; `ERROR_n` for an unknown one."""
     return ErrorCode(code).name if code in _KNOWN else f"ERROR_{code}"
 
 
@@ -24,7 +24,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def topic_id_bytes(text: str) -> bytes:
-    """The topic id that such a text writes. Raises ValueError."""
+    """The topic id of such a text. Raises ValueError."""
     return urlsafe_b64decode(text + "==")
 
 
@@ -32,12 +32,11 @@ _KNOWN = frozenset(int(code) for code in ErrorCode)
 
 
 _ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line separators, all characters that set the direction of text, and surrogates."""
+"""Control characters, line separators, characters that set the direction of text, and surrogates."""
 
 
 def escaped(text: str) -> str:
-    """A text in which nothing moves the cursor, sets the title or turns text around: such characters are written as
-    escapes."""
+    """Untrusted text with escapes for characters that could move the cursor, set the title or reverse the text."""
     return text if _ACTS.search(text) is None else _ACTS.sub(_escape, text)
 
 

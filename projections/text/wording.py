@@ -1,4 +1,4 @@
-"""Events in words, for people who want to know why a topic is as it is."""
+"""Events, ACLs, quotas and changes as sentences, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -14,41 +14,37 @@ from events.names import is_placeholder
 from projections.text.names import error_name
 
 PARTITIONS_SHOWN_MAX = 6
-"""How many partitions are named one by one."""
+"""The most partitions to list one by one."""
 
 _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
-    catalog.TopicReady: "{e.topic} is complete: every partition has a leader and every live broker knows it",
-    catalog.PlaceholderFilled: (
-        "partition {e.partition}: broker {e.broker_id} takes the place that {e.placeholder} kept"
-    ),
+    catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
+    catalog.PlaceholderFilled: "partition {e.partition}: broker {e.broker_id} replaces placeholder {e.placeholder}",
     catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
     catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; set are now: {configs}",
     catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
     catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
-    catalog.BrokerUnregistered: "broker {e.broker_id} is forgotten ({e.reason})",
-    catalog.BrokerLeaving: "broker {e.broker_id} begins to leave",
+    catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
+    catalog.BrokerLeaving: "broker {e.broker_id} begins controlled shutdown",
     catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
     catalog.MetadataHandedBack: (
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
-    catalog.HeadSigned: "the head of the log over its first {e.size} events is signed",
+    catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
     catalog.HistorySkipped: (
-        "what was decided from offset {e.start_offset} of the metadata log up to {e.end_offset} is not known step by "
-        "step ({e.reason})"
+        "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"
     ),
     access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
     access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
-    access.LoginSecretDrawn: "what logins of unknown users are shown is made up from a secret from here on",
+    access.LoginSecretDrawn: "a secret for the login challenges of unknown users is set",
 }
-"""Events whose sentence has only their own fields, who caused them, the configs they set and the name of
-their error."""
+"""Templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
 
 
 def in_words(event: Event) -> str:
-    """What an event says, in one sentence."""
+    """An event as a sentence."""
     sentence = _SENTENCES.get(type(event))
     if sentence is None:
         return _of_topic(event)
@@ -57,7 +53,7 @@ def in_words(event: Event) -> str:
 
 
 def recorded_in_words(record: Recorded) -> str:
-    """The same, and who decided it where that was another controller."""
+    """An event as a sentence; it names the controller if another one decided it."""
     text = in_words(record.event)
     decided = followed(record.cause)
     if decided is None or decided.words in text or isinstance(record.event, catalog.HistorySkipped):
@@ -120,14 +116,14 @@ def _of_cluster(event: Event) -> str:
         case catalog.ProducerIdsAllocated() as e:
             return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
         case catalog.SettingsChanged() as e:
-            return f"{many(len(e.settings), 'setting')} of release {e.release} decide from here on"
+            return f"{many(len(e.settings), 'setting')} of release {e.release} are in force from here on"
         case catalog.MetadataAdopted() as e:
             kept = f", with {many(len(e.kept), 'record')} that no event holds" if e.kept else ""
             return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
         case access.AclsCreated() as e:
             return f"{_who(e)} adds {_acls(e.acls)}"
         case access.AclsDeleted() as e:
-            return f"{_who(e)} takes away {_acls(e.acls)}"
+            return f"{_who(e)} removes {_acls(e.acls)}"
         case access.QuotasChanged() as e:
             return f"{_who(e)} changes the {quotas_in_words(e)}"
         case access.AsksRefused() as e:
@@ -137,7 +133,7 @@ def _of_cluster(event: Event) -> str:
 
 
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
-"""Kafka's numbers of what has configs and is not a topic."""
+"""Kafka's numbers of resource types with configs, except topics."""
 
 
 def _requested(e: catalog.CreateRequested) -> str:
@@ -149,8 +145,8 @@ def _requested(e: catalog.CreateRequested) -> str:
     return f"{_who(e)} asks over {how} to create {e.topic} with {create_in_words(e)}, {waits}{noted}"
 
 
-class Wanted(Protocol):
-    """What a create wants."""
+class CreateParameters(Protocol):
+    """The parameters of a create."""
 
     @property
     def num_partitions(self) -> int: ...
@@ -162,8 +158,8 @@ class Wanted(Protocol):
     def configs(self) -> tuple[tuple[str, str | None], ...]: ...
 
 
-def create_in_words(wanted: Wanted) -> str:
-    """What a create wants."""
+def create_in_words(wanted: CreateParameters) -> str:
+    """The parameters of a create as text."""
     count, factor = wanted.num_partitions, wanted.replication_factor
     if wanted.assignments:
         words = [f"{many(len(wanted.assignments), 'partition')} on replicas of its own choice"]
@@ -175,14 +171,16 @@ def create_in_words(wanted: Wanted) -> str:
 
 def _created(e: catalog.TopicCreated) -> str:
     if e.is_adopted:
-        return f"{e.topic} was there, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
-    placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "no broker being live"
+        return f"{e.topic} already exists, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
+    placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "while no broker is live"
     size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
     parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]
     kept = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
     if kept:
         ids = ", ".join(map(str, sorted(kept, reverse=True)))
-        parts.append(f"{ids} {'keeps a place' if len(kept) == 1 else 'keep places'} for want of live brokers (KIP-409)")
+        parts.append(
+            f"{ids} {'is a placeholder' if len(kept) == 1 else 'are placeholders'}: too few brokers are live (KIP-409)"
+        )
     if e.verdict is not None:
         parts.append(_policy(e.verdict))
     return "; ".join(parts)
@@ -198,7 +196,7 @@ def _policy(verdict: catalog.Verdict) -> str:
     if not verdict.observed:
         return "the policy allows it"
     seen = "; ".join(f"{one.rule}: {one.message}" for one in verdict.observed)
-    return f"the policy allows it, and notes {seen}"
+    return f"the policy allows it, and reports {seen}"
 
 
 def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
@@ -220,26 +218,26 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     parts = []
     if e.leader is not None:
         parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
-    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible to lead")):
+    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible leader replicas")):
         if ids is not None:
             parts.append(f"{name} are {_ids(ids)}")
     if e.adding or e.removing:
-        parts.append(f"on its way are {_ids(e.adding or ())}, to go are {_ids(e.removing or ())}")
+        parts.append(f"adding replicas are {_ids(e.adding or ())}, removing replicas are {_ids(e.removing or ())}")
     if e.adding == () or e.removing == ():
         parts.append("the reassignment is over")
     if e.directories is not None:
-        parts.append("replicas lie in other directories")
+        parts.append("replicas are in other directories")
     if e.recovering is not None:
         parts.append("the leader recovers" if e.recovering else "the leader has recovered")
     return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"
 
 
 def _nothing_else(e: catalog.PartitionChanged) -> str:
-    return "its epoch rises" if e.last_known_elr is None else "the last leader is noted"
+    return "its epoch rises" if e.last_known_elr is None else "the last known leader is recorded"
 
 
 def change_in_words(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
-    """What a change of a topic wants."""
+    """A requested change of a topic as text."""
     match wanted:
         case catalog.PartitionsWanted():
             by_hand = "" if wanted.assignments is None else " on replicas of its own choice"
@@ -267,7 +265,7 @@ def _acls(acls: Sequence[access.Acl]) -> str:
 
 
 def _who(event: Event) -> str:
-    """The client behind an event; "" for an event without one."""
+    """The client that caused an event; "" without one."""
     principal, client_id = getattr(event, "principal", ""), getattr(event, "client_id", None)
     return f"{principal} ({client_id})" if client_id else principal
 
@@ -277,7 +275,7 @@ def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:
 
 
 def many(count: int, thing: str, things: str = "") -> str:
-    """A count of things: `1 partition`, `3 partitions`; `things` where more are not made by an s."""
+    """A count with its noun: `1 partition`, `3 partitions`; `things` is an irregular plural."""
     return f"{count} {thing}" if count == 1 else f"{count} {things or thing + 's'}"
 
 
@@ -314,15 +312,15 @@ OPERATIONS: Final[Mapping[int, str]] = {
     15: "TwoPhaseCommit",
 }
 DEFAULT_ENTITY: Final = "<default>"
-"""Stands for an entity without a name, as in Kafka's tools."""
+"""The default entity, as in Kafka's tools."""
 
 _PREFIXED, _DENY = 4, 2
 _SHOWN_MAX = 5
-"""How many entries are shown one by one."""
+"""The most entries to list one by one."""
 
 
 def acl_in_words(acl: Acl) -> str:
-    """What an entry says: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
+    """An ACL entry as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
     operation = OPERATIONS.get(acl.operation, str(acl.operation))
     resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
@@ -332,24 +330,24 @@ def acl_in_words(acl: Acl) -> str:
 
 
 def acls_in_words(acls: Sequence[Acl]) -> str:
-    """The first of some entries, and how many more there are."""
+    """The first entries, and the number of the others."""
     shown = "; ".join(acl_in_words(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 
 def entity_in_words(entity: QuotaEntity) -> str:
-    """Whom a quota is for: `user alice, client-id <default>`."""
+    """A quota entity as text: `user alice, client-id <default>`."""
     return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
 
 
 def quotas_in_words(event: QuotasChanged) -> str:
-    """What became of the quotas of an entity."""
+    """A change of quotas as text."""
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
     return f"quotas of {entity_in_words(event.entity)}: {', '.join(steps)}"
 
 
 def refusals_in_words(event: AsksRefused) -> str:
-    """How often who was refused what."""
+    """Counted refusals as a sentence."""
     times = "once" if event.count == 1 else f"{event.count} times"
     wanted = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name(event.error_code)

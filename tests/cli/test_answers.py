@@ -140,7 +140,7 @@ topic alter t                           | say what to change: --config KEY=VALUE
 replay explain d t --limit 3            | there is no flag --limit
 topic grow t                            | the following arguments are required: --partitions
 topic shrink t                          | 'shrink' is not known; say one of create, delete, alter, grow
-topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: say an offset (1234)
+topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: use an offset (1234)
 topics --at 25:00                       | argument --at: hour must be in 0..23
 topics t --status ready                 | --status and --principal choose from a list
 topics --statsu ready                   | there is no flag --statsu; did you mean --status?

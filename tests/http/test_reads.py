@@ -269,7 +269,7 @@ WRONG = """
 /topics?limit=x                 | 400 limit: Expected `int`, got `str`
 /topics?limit=                  | 400 limit: Expected `int`, got `str`
 /topics?limit=1&limit=2         | 400 limit: given more than once
-/topics?at=yesterday            | 400 at: 'yesterday' is not a valid point in time: say an offset (1234), an
+/topics?at=yesterday            | 400 at: 'yesterday' is not a valid point in time: use an offset (1234), an
 /topics?at=NINES                | 400 at: offset 9223372036854775808 and more is not reached yet: the newest event
 /topics?at=MANY                 | 400 at: '9999999999999999999999
 /topics?at=MANYms               | 400 at: '9999999999999999999999

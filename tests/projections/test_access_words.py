@@ -23,7 +23,7 @@ WORDS = [
         "adds 8 access control entries: User:u0 may Read Topic:t; User:u1 may Read Topic:t; "
         "User:u2 may Read Topic:t; User:u3 may Read Topic:t; User:u4 may Read Topic:t; and 3 more",
     ),
-    ("unacls topic/any/-/-/any", "User:admin (table) takes away an access control entry: User:held may Read Topic:t"),
+    ("unacls topic/any/-/-/any", "User:admin (table) removes an access control entry: User:held may Read Topic:t"),
     (
         "quotas user:<default>+client-id:c/controller_mutation_rate=2.5;request_percentage=3",
         "User:admin changes the quotas of client-id c, user <default>: controller_mutation_rate=2.5, "

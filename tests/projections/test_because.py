@@ -42,7 +42,7 @@ CASES = {
         "join 4; unfence 4; fence 2; fence 4; review t",
         "broker 2 is fenced (why)",
     ),
-    "a broker that leaves": ("leave 2; fence 4; review t", "broker 2 begins to leave"),
+    "a broker that leaves": ("leave 2; fence 4; review t", "broker 2 begins controlled shutdown"),
     "a directory that failed": (
         "join 4; unfence 4; dirs 2 77; fence 4; review t",
         "broker 2 has 1 log directory online",

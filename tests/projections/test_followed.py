@@ -38,7 +38,7 @@ topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
 
 OFFSET  TIME                         AFTER  WHAT
      8  1970-01-01T00:00:01.009Z      0 ms  the cluster has orders with 2 partitions, replicas 0: [1,2,3], 1: [2,3,1], retention.ms=60000 (decided by Kafka's controller 3002, which led epoch 7)
-    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible to lead are [1] (decided by Kafka's controller 3002, which led epoch 7)
+    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible leader replicas are [1] (decided by Kafka's controller 3002, which led epoch 7)
     12  1970-01-01T00:00:01.015Z      6 ms  partition 0: broker 2 leads in epoch 1, in sync are [2,3] (decided by Kafka's controller 3002, which led epoch 7)
     15  1970-01-01T00:00:01.018Z      9 ms  Kafka's controller 3002 changes the configs of orders; set are now: none (decided by Kafka's controller 3002, which led epoch 7)
     19  1970-01-01T00:00:01.023Z     14 ms  Kafka's controller 3002 raises orders from 2 to 4 partitions; replicas 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
@@ -56,7 +56,7 @@ OFFSET  TIME                         AFTER  WHAT
 snapshot-epoch-8-offset-137: as a snapshot of epoch 8 has it, up to offset 137 of the metadata log, at 1970-01-01T00:00:09.000Z
 
 OFFSET  TIME                         AFTER  WHAT
-    31  1970-01-01T00:00:09.000Z      0 ms  what was decided from offset 37 of the metadata log up to 137 is not known step by step (the leader had cleaned its log up to a snapshot)
+    31  1970-01-01T00:00:09.000Z      0 ms  the changes in the metadata log from offset 37 up to 137 are unknown (the leader had cleaned its log up to a snapshot)
     32  1970-01-01T00:00:09.000Z      0 ms  broker 1 may give out the producer ids 4000 to 4999 (as a snapshot of epoch 8 has it)
     33  1970-01-01T00:00:09.000Z      0 ms  the cluster changes the configs of all brokers; set are now: none (as a snapshot of epoch 8 has it)
     34  1970-01-01T00:00:09.000Z      0 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as a snapshot of epoch 8 has it)

@@ -69,7 +69,7 @@ def test_an_explanation_is_written_in_lines() -> None:
     output = list(lines.explanation(explain(questions_of(story(LIFE).log), "t")))
     assert output[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
     assert output[2] == "OFFSET  TIME                         AFTER  WHAT"
-    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is complete: every partition")
+    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is ready: every partition")
     assert [line.strip() for line in output if "because" in line] == [
         "because broker 4 is live (why) at offset 16",
         "because broker 3 is fenced (why) at offset 19",
