@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 
 import pytest
 
+from controller.brokers.kraft.log import acl_ids, projector
 from controller.machine.apply import apply
+from controller.stream.log import partition
 from events.codec import encode_event
+from events.logs.archive import manifest
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import NO_LEADER, BrokerId
+from projections.store import (
+    access_state,
+    request_index,
+    store,
+    stored_topics,
+    topic_indexes,
+    tree,
+)
 from projections.store.store import TopicStore
 from projections.store.topic_indexes import Health, Tallies, topics_of, topics_with_placeholders
 from tests.events.golden import HISTORIES, REAL, history
@@ -101,3 +113,32 @@ def test_durable_topics_come_in_lists_of_limited_partitions() -> None:
 def test_simulated_brokers_have_no_index() -> None:
     log, _ = kept(story("1 2\ncreate t 3x2").log)
     assert list(topics_of(log, BrokerId(1))) == []
+
+
+OF_A_LOG = {
+    "topics": stored_topics.TOPIC,
+    "ids": store.TOPIC_ID,
+    "waiting": store.WAITING,
+    "cluster": store.CLUSTER,
+    "counts": store.COUNTS,
+    "users": access_state.SCRAM,
+    "entries": access_state.ACL,
+    "quotas": access_state.QUOTA,
+    "replicas": topic_indexes.REPLICAS,
+    "requests": request_index.REQUEST,
+    "facets": request_index.FACET,
+    "unhealthy": topic_indexes.UNHEALTHY,
+    "tallies": topic_indexes.TALLIES,
+    "created": topic_indexes.CREATED,
+    "created in a range": topic_indexes.CREATED_IN,
+    "tree": tree.HEAD,
+    "archive": manifest.NOTED,
+}
+OF_A_PARTITION = {"position": partition.POSITION}
+OF_A_VOTER = {"mark": projector.MARK, "ids of entries": acl_ids.ENTRY}
+
+
+def test_no_kind_of_key_is_a_prefix_of_another() -> None:
+    for others in (OF_A_PARTITION, OF_A_VOTER):
+        for (one, key), (other, longer) in permutations({**OF_A_LOG, **others}.items(), 2):
+            assert not longer.startswith(key), f"{one} is a prefix of {other}"
