@@ -42,7 +42,7 @@ def cause() -> Cause:
 
 
 def without_tree(log: EventLog, count: int) -> None:
-    """What a release before this one wrote."""
+    """Write events without a tree."""
     start = log.next_offset
     for first in range(start, start + count, 1000):
         numbers = range(first, min(first + 1000, start + count))
@@ -138,7 +138,7 @@ def test_the_first_commit_begins_the_tree_over_all_that_is_there(log: EventLog, 
 def test_a_long_log_without_a_tree_gets_it_in_slices_while_commits_go_on(log: EventLog) -> None:
     without_tree(log, 5000)
     recorder = recorded(log, [1])
-    with pytest.raises(TreeBehind, match="over 0 of 5001 events; try again later"):
+    with pytest.raises(TreeBehind, match="covers 0 of 5001 events; try again later"):
         head_of(log)
     slices = 0
     while build_some(log):
@@ -152,7 +152,7 @@ def test_a_long_log_without_a_tree_gets_it_in_slices_while_commits_go_on(log: Ev
     assert not build_some(log)
 
 
-def test_events_of_an_older_release_in_between_are_taken_up(log: EventLog) -> None:
+def test_events_without_a_tree_in_between_are_added(log: EventLog) -> None:
     recorded(log, [300])
     without_tree(log, 300)
     recorded(log, [5])
@@ -195,7 +195,7 @@ def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
     log.note({HEAD: head})
-    with pytest.raises(LogCorrupted, match=r"there are 300|the head of its tree has"):
+    with pytest.raises(LogCorrupted, match=r"instead of 300|the head of its tree has"):
         kept_head(log)
 
 
