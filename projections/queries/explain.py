@@ -28,7 +28,7 @@ from events.names import BrokerId, TopicName
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
-from projections.text.wording import in_words, many, recorded_in_words
+from projections.text.wording import event_text, many, recorded_in_words
 from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestRow, RequestTopicRow, request_row
 from projections.views.topics import TopicPast, fold_topic, health
@@ -224,7 +224,7 @@ class Because:
             change = max(found, key=lambda one: one.offset, default=None)
         else:
             change = self._newest(None, before) if record.cause.command == _RECONCILE else None
-        return f"{in_words(change.event)} at offset {change.offset}" if change is not None else ""
+        return f"{event_text(change.event)} at offset {change.offset}" if change is not None else ""
 
     def _removals(self, brokers: Iterable[BrokerId], before: int, command: str) -> Iterator[Recorded]:
         """The newest removing change of each broker. A report after the broker is live again is about a slow

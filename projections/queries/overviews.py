@@ -22,7 +22,7 @@ from projections.queries.requests import MayShow, RequestFilter, everyone, reque
 from projections.queries.topic_lists import Counted, counted_at
 from projections.store.request_index import RULE, IndexedRequest, values_of
 from projections.text.moments import end_at, iso, time_at
-from projections.text.wording import in_words
+from projections.text.wording import event_text
 from projections.views import overview_types as types
 from projections.views import to_json
 from projections.views.json_types import AsOfView
@@ -230,7 +230,7 @@ def _group(cause: str, records: Sequence[Recorded]) -> types.EventGroupView:
         last_offset=last.offset,
         num_events=len(records),
         types=dict(Counter(type(record.event).__name__ for record in records)),
-        texts=tuple(in_words(record.event) for record in records[:TEXTS_SHOWN_MAX]),
+        texts=tuple(event_text(record.event) for record in records[:TEXTS_SHOWN_MAX]),
     )
 
 

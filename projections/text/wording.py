@@ -43,7 +43,7 @@ _SENTENCES: dict[type[Event], str] = {
 """Templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
 
 
-def in_words(event: Event) -> str:
+def event_text(event: Event) -> str:
     """An event as a sentence."""
     sentence = _SENTENCES.get(type(event))
     if sentence is None:
@@ -54,7 +54,7 @@ def in_words(event: Event) -> str:
 
 def recorded_in_words(record: Recorded) -> str:
     """An event as a sentence; it names the controller if another one decided it."""
-    text = in_words(record.event)
+    text = event_text(record.event)
     decided = followed(record.cause)
     if decided is None or decided.words in text or isinstance(record.event, catalog.HistorySkipped):
         return text

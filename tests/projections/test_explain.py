@@ -11,7 +11,7 @@ from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHande
 from projections.queries import explain as module
 from projections.queries.explain import explain
 from projections.queries.query import NotThere
-from projections.text.wording import in_words
+from projections.text.wording import event_text
 from projections.views.json_types import ExplanationView
 from tests.events import golden
 from tests.events.golden import REAL, history
@@ -137,7 +137,7 @@ def test_of_a_long_chain_the_beginning_and_the_end_are_shown(monkeypatch: pytest
 @drawn(walks())
 def test_every_event_has_words(walk: Walk) -> None:
     for record in walked(walk).log:
-        text = in_words(record.event)
+        text = event_text(record.event)
         assert text, f"words for {record}"
         assert text == text.strip(), f"no blanks around the words for {record}"
 
@@ -151,7 +151,7 @@ def test_every_type_of_event_has_words() -> None:
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]
-    sentences = {type(record.event): in_words(record.event) for record in log}
+    sentences = {type(record.event): event_text(record.event) for record in log}
     assert sentences.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
     assert len(set(sentences.values())) == len(sentences), "each says something of its own"
 

@@ -7,7 +7,7 @@ import pytest
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Cause, CreateAnswered, Event, Recorded, ResourceConfigsChanged, TopicReady
 from events.names import Offset, RequestId, TopicName
-from projections.text.wording import in_words
+from projections.text.wording import event_text
 from projections.views.requests import RequestRow, fold_request_topic, request_row
 from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
@@ -114,7 +114,7 @@ def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
 
 
 def test_each_has_words_of_its_own_without_secrets() -> None:
-    words = [in_words(event) for events in EVENTS.values() for event in events]
+    words = [event_text(event) for events in EVENTS.values() for event in events]
     assert len(set(words)) == len(words)
     assert words[0] == "User:admin (kafka-configs) removes the password of user bob for SCRAM-SHA-256"
     assert words[1] == "User:admin (kafka-configs) sets the password of user eve for SCRAM-SHA-256"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from events.access import AsksRefused
-from projections.text.wording import in_words
+from projections.text.wording import event_text
 from tests.projections.logs import story
 
 WORDS = [
@@ -42,11 +42,11 @@ WORDS = [
 @pytest.mark.parametrize(("step", "words"), WORDS)
 def test_what_is_said(step: str, words: str) -> None:
     rig = story(f"1\nacls held/allow/read/topic/t\nquotas user:held/controller_mutation_rate=1\n{step}")
-    assert words in in_words(rig.log[-1].event)
+    assert words in event_text(rig.log[-1].event)
 
 
 def test_a_refusal_that_was_not_the_authorizers_names_no_operation() -> None:
     event = AsksRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
     assert (
-        in_words(event) == "User:bob is refused CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
+        event_text(event) == "User:bob is refused CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"
     )
