@@ -28,7 +28,7 @@ from events.names import BrokerId, TopicName
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
-from projections.text.wording import event_text, many, recorded_in_words
+from projections.text.wording import event_text, many, recorded_text
 from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestRow, RequestTopicRow, request_row
 from projections.views.topics import TopicPast, fold_topic, health
@@ -162,7 +162,7 @@ class _Chain:
             at_ms=record.at_ms,
             after_ms=record.at_ms - self._started_ms,
             event=type(record.event).__name__,
-            text=recorded_in_words(record),
+            text=recorded_text(record),
             because=because.of(record),
             cause=CauseView(record.cause.command, record.cause.request_id),
             partition=because.partition,

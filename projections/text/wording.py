@@ -52,7 +52,7 @@ def event_text(event: Event) -> str:
     return sentence.format(e=event, who=_who(event), configs=configs, error=error)
 
 
-def recorded_in_words(record: Recorded) -> str:
+def recorded_text(record: Recorded) -> str:
     """An event as a sentence; it names the controller if another one decided it."""
     text = event_text(record.event)
     decided = followed(record.cause)

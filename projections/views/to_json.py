@@ -14,7 +14,7 @@ from events.hiding import HIDDEN, without_secrets
 from events.names import BrokerId
 from projections.text.moments import iso
 from projections.text.names import error_word, topic_id_text
-from projections.text.wording import change_in_words, create_in_words, recorded_in_words
+from projections.text.wording import change_in_words, create_in_words, recorded_text
 from projections.views import json_types, topics
 from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.requests import Requested, RequestRow, RequestTopicRow
@@ -219,7 +219,7 @@ def event(record: Recorded, partition: int | None = None) -> json_types.EventVie
         json_types.EventView,
         record,
         type=type(record.event).__name__,
-        text=recorded_in_words(record),
+        text=recorded_text(record),
         cause=view_of(json_types.CauseView, record.cause),
         fields=_fields(without_secrets(record.event)),
         partition=partition,
