@@ -83,7 +83,7 @@ def _of_topic(event: Event) -> str:
             return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
-            return f"{_who(e)} asks for {e.topic} {change_in_words(e.asked.wanted)}, {refusal}"
+            return f"{_who(e)} asks for {e.topic} {change_text(e.asked.wanted)}, {refusal}"
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
             size = many(len(e.partitions), "partition")
@@ -236,7 +236,7 @@ def _nothing_else(e: catalog.PartitionChanged) -> str:
     return "its epoch rises" if e.last_known_elr is None else "the last known leader is recorded"
 
 
-def change_in_words(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
+def change_text(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
     """A requested change of a topic as text."""
     match wanted:
         case catalog.PartitionsWanted():
