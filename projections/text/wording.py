@@ -142,7 +142,7 @@ def _requested(e: catalog.CreateRequested) -> str:
         how += " (auto-creation)"
     waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
     noted = ", named twice in the request" if e.duplicate else ""
-    return f"{_who(e)} asks over {how} to create {e.topic} with {create_in_words(e)}, {waits}{noted}"
+    return f"{_who(e)} asks over {how} to create {e.topic} with {create_text(e)}, {waits}{noted}"
 
 
 class CreateParameters(Protocol):
@@ -158,7 +158,7 @@ class CreateParameters(Protocol):
     def configs(self) -> tuple[tuple[str, str | None], ...]: ...
 
 
-def create_in_words(wanted: CreateParameters) -> str:
+def create_text(wanted: CreateParameters) -> str:
     """The parameters of a create as text."""
     count, factor = wanted.num_partitions, wanted.replication_factor
     if wanted.assignments:

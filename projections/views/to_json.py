@@ -14,7 +14,7 @@ from events.hiding import HIDDEN, without_secrets
 from events.names import BrokerId
 from projections.text.moments import iso
 from projections.text.names import error_word, topic_id_text
-from projections.text.wording import change_text, create_in_words, recorded_text
+from projections.text.wording import change_text, create_text, recorded_text
 from projections.views import json_types, topics
 from projections.views.brokers import BrokerRow, ClusterRow
 from projections.views.requests import Requested, RequestRow, RequestTopicRow
@@ -193,7 +193,7 @@ def _wanted(row: RequestTopicRow) -> str:
     if row.change is not None:
         return change_text(row.change)
     assert row.requested is not None, "a request is for a create or for a change"
-    return f"to be created with {create_in_words(row.requested)}"
+    return f"to be created with {create_text(row.requested)}"
 
 
 def _requested(row: Requested) -> json_types.RequestedView:
