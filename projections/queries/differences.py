@@ -17,7 +17,7 @@ from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
 from projections.queries.query import SCANNED_MAX, Ends, Query, Questions, everything
-from projections.text.wording import acls_in_words
+from projections.text.wording import acls_text
 from projections.views import overview_types as types
 from projections.views import to_json
 from projections.views.brokers import BrokerRow
@@ -135,8 +135,8 @@ def _cluster(query: Questions, start: Ends, end: Ends) -> types.ClusterDifferenc
         brokers=tuple(_broker(*both) for both in brokers if both[0] != both[1]),
         settings=tuple(types.ValueView(*pair) for pair in pairs(before.settings, after.settings)),
         release=None if release.before == release.after else release,
-        acls_added=tuple(acls_in_words([acl]) for acl in sorted(added)),
-        acls_removed=tuple(acls_in_words([acl]) for acl in sorted(removed)),
+        acls_added=tuple(acls_text([acl]) for acl in sorted(added)),
+        acls_removed=tuple(acls_text([acl]) for acl in sorted(removed)),
         changes=tuple(map(to_json.event, others)),
         more=len(offsets) > SCANNED_MAX,
     )

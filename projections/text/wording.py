@@ -261,7 +261,7 @@ _SIGNS = {0: "=", 2: "+=", 3: "-="}
 
 def _acls(acls: Sequence[access.Acl]) -> str:
     entries = "an access control entry" if len(acls) == 1 else f"{len(acls)} access control entries"
-    return f"{entries}: {acls_in_words(acls)}"
+    return f"{entries}: {acls_text(acls)}"
 
 
 def _who(event: Event) -> str:
@@ -329,7 +329,7 @@ def acl_in_words(acl: Acl) -> str:
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"
 
 
-def acls_in_words(acls: Sequence[Acl]) -> str:
+def acls_text(acls: Sequence[Acl]) -> str:
     """The first entries, and the number of the others."""
     shown = "; ".join(acl_in_words(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
