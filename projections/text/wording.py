@@ -319,7 +319,7 @@ _SHOWN_MAX = 5
 """The most entries to list one by one."""
 
 
-def acl_in_words(acl: Acl) -> str:
+def acl_text(acl: Acl) -> str:
     """An ACL entry as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
     operation = OPERATIONS.get(acl.operation, str(acl.operation))
@@ -331,7 +331,7 @@ def acl_in_words(acl: Acl) -> str:
 
 def acls_text(acls: Sequence[Acl]) -> str:
     """The first entries, and the number of the others."""
-    shown = "; ".join(acl_in_words(acl) for acl in acls[:_SHOWN_MAX])
+    shown = "; ".join(acl_text(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 

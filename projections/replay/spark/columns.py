@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from events import access, catalog
 from events.hiding import shown_configs
 from projections.text.names import topic_id_text
-from projections.text.wording import DEFAULT_ENTITY, acl_in_words
+from projections.text.wording import DEFAULT_ENTITY, acl_text
 
 INTS = pa.list_(pa.int32())
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -165,7 +165,7 @@ _BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker
 
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
-    return [acl_in_words(acl) for acl in event.acls]
+    return [acl_text(acl) for acl in event.acls]
 
 
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
