@@ -335,7 +335,7 @@ def acls_text(acls: Sequence[Acl]) -> str:
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
 
-def entity_in_words(entity: QuotaEntity) -> str:
+def entity_text(entity: QuotaEntity) -> str:
     """A quota entity as text: `user alice, client-id <default>`."""
     return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
 
@@ -343,7 +343,7 @@ def entity_in_words(entity: QuotaEntity) -> str:
 def quotas_in_words(event: QuotasChanged) -> str:
     """A change of quotas as text."""
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
-    return f"quotas of {entity_in_words(event.entity)}: {', '.join(steps)}"
+    return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
 
 
 def refusals_in_words(event: AsksRefused) -> str:
