@@ -125,7 +125,7 @@ def _of_cluster(event: Event) -> str:
         case access.AclsDeleted() as e:
             return f"{_who(e)} removes {_acls(e.acls)}"
         case access.QuotasChanged() as e:
-            return f"{_who(e)} changes the {quotas_in_words(e)}"
+            return f"{_who(e)} changes the {quotas_text(e)}"
         case access.AsksRefused() as e:
             return refusals_in_words(e)
         case _:
@@ -340,7 +340,7 @@ def entity_text(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
 
 
-def quotas_in_words(event: QuotasChanged) -> str:
+def quotas_text(event: QuotasChanged) -> str:
     """A change of quotas as text."""
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
     return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"

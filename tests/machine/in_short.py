@@ -7,7 +7,7 @@ from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Event, Partition
 from events.names import BrokerId
-from projections.text.wording import acl_text, quotas_in_words
+from projections.text.wording import acl_text, quotas_text
 
 _OfAccess = (
     access.AclsCreated
@@ -117,7 +117,7 @@ def _access_text(event: _OfAccess) -> str:
             kind = "acls-created" if isinstance(event, access.AclsCreated) else "acls-deleted"
             return f"{kind}({', '.join(map(acl_text, event.acls))})"
         case access.QuotasChanged():
-            return f"quotas({quotas_in_words(event)})"
+            return f"quotas({quotas_text(event)})"
         case access.AsksRefused():
             return f"refused({event.count})"
         case access.LoginSecretDrawn():
