@@ -127,7 +127,7 @@ def _of_cluster(event: Event) -> str:
         case access.QuotasChanged() as e:
             return f"{_who(e)} changes the {quotas_text(e)}"
         case access.AsksRefused() as e:
-            return refusals_in_words(e)
+            return refusals_text(e)
         case _:
             raise AssertionError(f"no words for {type(event).__name__}")
 
@@ -346,7 +346,7 @@ def quotas_text(event: QuotasChanged) -> str:
     return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
 
 
-def refusals_in_words(event: AsksRefused) -> str:
+def refusals_text(event: AsksRefused) -> str:
     """Counted refusals as a sentence."""
     times = "once" if event.count == 1 else f"{event.count} times"
     wanted = f"{event.operation} on {event.resource}" if event.operation else event.resource
