@@ -34,7 +34,7 @@ from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.proving import signed_head_in
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold
-from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_head, kept_subtree
+from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_subtree, stored_head
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
@@ -118,7 +118,7 @@ class _Auditor:
     def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
         kept_size, kept_root = 0, EMPTY_ROOT
         try:
-            kept_size, kept_root = kept_head(self._log)
+            kept_size, kept_root = stored_head(self._log)
         except LogCorrupted as error:
             self.findings.found(str(error))
         if self._end - kept_size > BEHIND_MAX:
@@ -147,7 +147,7 @@ class _Auditor:
     def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
         kept_size = max((stop for stop in stops if stop <= self._end), default=0)
         with suppress(LogCorrupted):
-            kept_size, _ = kept_head(self._log)
+            kept_size, _ = stored_head(self._log)
         for stop in stops:
             events = self._log.read(self.frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):

@@ -71,7 +71,7 @@ class LogTree:
 
     def _catch_up(self) -> Frontier | None:
         """Extend the stored tree by the events that it lacks; None if these are many."""
-        log, (size, _) = self._log, kept_head(self._log)
+        log, (size, _) = self._log, stored_head(self._log)
         end, self._frontier = log.next_offset, None
         if end - size <= BEHIND_MAX:
             self._frontier = _frontier_at(log, size)
@@ -82,7 +82,7 @@ class LogTree:
 def build_some(log: EventLog) -> bool:
     """Extend a tree that lacks many events by a slice, on the writing thread. Returns False when done. Raises
     LogError."""
-    size, _ = kept_head(log)
+    size, _ = stored_head(log)
     if log.next_offset - size <= BEHIND_MAX:
         return False
     frontier = _frontier_at(log, size)
@@ -90,7 +90,7 @@ def build_some(log: EventLog) -> bool:
     return True
 
 
-def kept_head(log: EventLog) -> tuple[int, bytes]:
+def stored_head(log: EventLog) -> tuple[int, bytes]:
     """The size and root of the stored tree, for the writer of the log or a log without one. Raises LogCorrupted."""
     size, root = _kept_head(log)
     if size > log.next_offset:
@@ -201,7 +201,7 @@ def _frontier_at(log: EventLog, size: int) -> Frontier:
     whole = size & -BLOCK
     frontier = Frontier(whole, [kept_subtree(log, level, index) for level, index in merkle.peaks_of(whole)])
     frontier.extend([value for _, value in log.read(whole, size)], KEPT_LEVEL)
-    if frontier.root() != kept_head(log)[1]:
+    if frontier.root() != stored_head(log)[1]:
         raise LogCorrupted(
             f"the log is damaged: its first {size} events are not those of its tree; restore it from a "
             "copy, and see `topicwright verify`"

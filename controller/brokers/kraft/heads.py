@@ -18,7 +18,7 @@ from controller.brokers.kraft.missed import root_at
 from controller.brokers.kraft.quorum.node import QuorumNode
 from events.logs.heads import differing
 from events.logs.log import EventLog
-from projections.store.tree import kept_head
+from projections.store.tree import stored_head
 
 AGAIN_S: Final = 60.0
 """A difference stays: it is looked at and logged again so seldom."""
@@ -40,7 +40,7 @@ class Heads:
 
     def shown(self, leader_id: int, size: int, root: bytes) -> None:
         """Who leads has this root over its first `size` events; this voter has so many now. Raises LogError."""
-        kept, mine = kept_head(self._log)
+        kept, mine = stored_head(self._log)
         loop = asyncio.get_running_loop()
         if kept != size or mine == root or loop.time() < self._look_at:
             return

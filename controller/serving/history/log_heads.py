@@ -14,7 +14,7 @@ from events.logs.heads import BadKey, HeadSigner
 from events.logs.log import EventLog, LogError
 from projections.queries.proving import head_of
 from projections.queries.query import Query
-from projections.store.tree import TreeBehind, build_some, kept_head
+from projections.store.tree import TreeBehind, build_some, stored_head
 
 REST_S = 0.01
 """Between two slices of a tree that is made: the loop does other work at least half of the time."""
@@ -42,7 +42,7 @@ async def build_tree(log: EventLog) -> None:
                 break
             if not begun:
                 begun = True
-                logger.info("making the tree of the log", events=log.next_offset, done=kept_head(log)[0])
+                logger.info("making the tree of the log", events=log.next_offset, done=stored_head(log)[0])
         except LogError:  # who writes the log says so, and reads it anew
             await asyncio.sleep(AGAIN_S)
         await asyncio.sleep(REST_S)

@@ -20,7 +20,7 @@ from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.snapshotting import KEPT, Refold
-from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_head, kept_subtrees, root_over, stretch_root
+from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_subtrees, root_over, stored_head, stretch_root
 
 READ_AT_ONCE = 8
 """Manifests are small: latency dominates."""
@@ -43,7 +43,7 @@ def check_tree(log: EventLog, base: Base, place: Place) -> None:
 
 def _check_own(log: EventLog) -> None:
     """Check every subtree against the two below it or the local events, and the head against the highest."""
-    size, _ = kept_head(log)
+    size, _ = stored_head(log)
     below = _level(log, KEPT_LEVEL, size)
     for index in range(-(-log.start_offset // BLOCK), size // BLOCK):
         events = log.read(index * BLOCK, (index + 1) * BLOCK)

@@ -36,8 +36,8 @@ def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> N
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
     """Its events are others from now on."""
 
-    def kept_head(of: EventLog) -> tuple[int, bytes]:
-        size, root = tree.kept_head(of)
+    def stored_head(of: EventLog) -> tuple[int, bytes]:
+        size, root = tree.stored_head(of)
         return size, b"x" * 32 if of is log else root
 
     def head_of(of: EventLog, size: int | None = None) -> tuple[int, bytes]:
@@ -45,7 +45,7 @@ def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:
         return end, b"x" * 32 if of is log else root
 
     for module in (heads, projector):
-        monkeypatch.setattr(module, "kept_head", kept_head)
+        monkeypatch.setattr(module, "stored_head", stored_head)
     monkeypatch.setattr(missed, "head_of", head_of)
 
 

@@ -30,7 +30,7 @@ from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey, shard_key
-from projections.store.tree import kept_head
+from projections.store.tree import stored_head
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000
@@ -225,7 +225,7 @@ class MetadataProjector:
             taken.append((self._taken, self._records))
         self._begin(-1)
         made, at = [], 0
-        size, root = kept_head(self._log)
+        size, root = stored_head(self._log)
         for count, records in taken:
             known = root if first + at == size else b""
             made.append([(None, carrying(first + at, values[at : at + count], known)), *records])
