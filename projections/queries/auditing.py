@@ -34,7 +34,7 @@ from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.proving import signed_head_in
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold
-from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, kept_subtree, stored_head
+from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, stored_head, stored_subtree
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
@@ -161,7 +161,7 @@ class _Auditor:
 
     def _check_subtree(self, level: int, index: int, hash_: bytes) -> None:
         try:
-            fits = kept_subtree(self._log, level, index) == hash_
+            fits = stored_subtree(self._log, level, index) == hash_
         except LogCorrupted as error:
             self.findings.found(str(error))
             return

@@ -142,7 +142,7 @@ class TreeReader:
             within = KEPT_LEVEL - level
             return self._levels_of(index >> within)[level][index & ((1 << within) - 1)]
         if (index + 1) << level <= self._kept:
-            return kept_subtree(self._log, level, index)
+            return stored_subtree(self._log, level, index)
         if level == KEPT_LEVEL:
             return self._levels_of(index)[level][0]
         return merkle.node_hash(self._subtree(level - 1, 2 * index), self._subtree(level - 1, 2 * index + 1))
@@ -163,7 +163,7 @@ def head_of(log: EventLog, size: int | None = None) -> tuple[int, bytes]:
     return reader.end, reader.root()
 
 
-def kept_subtree(log: EventLog, level: int, index: int) -> bytes:
+def stored_subtree(log: EventLog, level: int, index: int) -> bytes:
     """The hash of a stored subtree. Raises LogCorrupted."""
     value = log.get(_node_key(HEAD, level, index))
     if value is None or len(value) != merkle.HASH_BYTES:
@@ -185,7 +185,7 @@ def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
     if end > _kept_head(log)[0]:
         return None
     if level >= KEPT_LEVEL and count == 1 << level and not start % count:
-        return kept_subtree(log, level, start >> level)
+        return stored_subtree(log, level, start >> level)
     return root_over(value for _, value in log.read(start, end))
 
 
@@ -199,7 +199,7 @@ def root_over(values: Iterable[bytes]) -> bytes:
 def _frontier_at(log: EventLog, size: int) -> Frontier:
     """The frontier of the stored tree. Raises LogCorrupted if its subtrees and last events do not have its root."""
     whole = size & -BLOCK
-    frontier = Frontier(whole, [kept_subtree(log, level, index) for level, index in merkle.peaks_of(whole)])
+    frontier = Frontier(whole, [stored_subtree(log, level, index) for level, index in merkle.peaks_of(whole)])
     frontier.extend([value for _, value in log.read(whole, size)], KEPT_LEVEL)
     if frontier.root() != stored_head(log)[1]:
         raise LogCorrupted(
