@@ -172,7 +172,7 @@ def stored_subtree(log: EventLog, level: int, index: int) -> bytes:
     return value
 
 
-def kept_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
+def stored_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
     """The hashes of the stored subtrees of a level, in order. Raises LogError."""
     return (value for _, value in log.scan(HEAD + bytes((level,))))
 

@@ -20,7 +20,7 @@ from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.snapshotting import KEPT, Refold
-from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, kept_subtrees, root_over, stored_head, stretch_root
+from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, root_over, stored_head, stored_subtrees, stretch_root
 
 READ_AT_ONCE = 8
 """Manifests are small: latency dominates."""
@@ -58,7 +58,7 @@ def _check_own(log: EventLog) -> None:
 
 
 def _level(log: EventLog, level: int, size: int) -> list[bytes]:
-    found = list(kept_subtrees(log, level))
+    found = list(stored_subtrees(log, level))
     if len(found) != size >> level:
         raise LogCorrupted(f"its tree has {len(found)} hashes at level {level}, of {size} events")
     return found
