@@ -34,7 +34,7 @@ from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.proving import signed_head_in
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold
-from projections.store.tree import BEHIND_MAX, KEPT_LEVEL, TreeBehind, TreeReader, stored_head, stored_subtree
+from projections.store.tree import BEHIND_MAX, STORED_LEVEL, TreeBehind, TreeReader, stored_head, stored_subtree
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
@@ -151,7 +151,7 @@ class _Auditor:
         for stop in stops:
             events = self._log.read(self.frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):
-                for level, index, hash_ in self.frontier.extend([value for _, value in batch], KEPT_LEVEL):
+                for level, index, hash_ in self.frontier.extend([value for _, value in batch], STORED_LEVEL):
                     if (index + 1) << level <= kept_size:
                         self._check_subtree(level, index, hash_)
                 for offset, value in batch:

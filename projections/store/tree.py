@@ -25,8 +25,8 @@ from events.logs.merkle import Frontier
 from projections.store.keys import Puts
 
 HEAD = b"m"
-KEPT_LEVEL = 8
-BLOCK = 1 << KEPT_LEVEL
+STORED_LEVEL = 8
+BLOCK = 1 << STORED_LEVEL
 """The number of events of the smallest stored subtree."""
 BEHIND_MAX = 2048
 """The next writer adds so many missing events, and a reader hashes them: 5 ms."""
@@ -138,18 +138,18 @@ class TreeReader:
         return merkle.consistency_path(self._subtree, old, size)
 
     def _subtree(self, level: int, index: int) -> bytes:
-        if level < KEPT_LEVEL:
-            within = KEPT_LEVEL - level
+        if level < STORED_LEVEL:
+            within = STORED_LEVEL - level
             return self._levels_of(index >> within)[level][index & ((1 << within) - 1)]
         if (index + 1) << level <= self._kept:
             return stored_subtree(self._log, level, index)
-        if level == KEPT_LEVEL:
+        if level == STORED_LEVEL:
             return self._levels_of(index)[level][0]
         return merkle.node_hash(self._subtree(level - 1, 2 * index), self._subtree(level - 1, 2 * index + 1))
 
     def _levels_of_block(self, block: int) -> list[list[bytes]]:
         """The complete subtrees under a block of events, by level and index within it."""
-        start = block << KEPT_LEVEL
+        start = block << STORED_LEVEL
         levels = [[merkle.leaf_hash(value) for _, value in self._log.read(start, min(start + BLOCK, self.end))]]
         while len(below := levels[-1]) > 1:
             pairs = zip(below[::2], below[1::2], strict=False)
@@ -184,7 +184,7 @@ def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
     level = count.bit_length() - 1
     if end > _kept_head(log)[0]:
         return None
-    if level >= KEPT_LEVEL and count == 1 << level and not start % count:
+    if level >= STORED_LEVEL and count == 1 << level and not start % count:
         return stored_subtree(log, level, start >> level)
     return root_over(value for _, value in log.read(start, end))
 
@@ -200,7 +200,7 @@ def _frontier_at(log: EventLog, size: int) -> Frontier:
     """The frontier of the stored tree. Raises LogCorrupted if its subtrees and last events do not have its root."""
     whole = size & -BLOCK
     frontier = Frontier(whole, [stored_subtree(log, level, index) for level, index in merkle.peaks_of(whole)])
-    frontier.extend([value for _, value in log.read(whole, size)], KEPT_LEVEL)
+    frontier.extend([value for _, value in log.read(whole, size)], STORED_LEVEL)
     if frontier.root() != stored_head(log)[1]:
         raise LogCorrupted(
             f"the log is damaged: its first {size} events are not those of its tree; restore it from a "
@@ -210,7 +210,7 @@ def _frontier_at(log: EventLog, size: int) -> Frontier:
 
 
 def _extended(frontier: Frontier, values: Sequence[bytes]) -> dict[bytes, bytes]:
-    kept = frontier.extend(values, KEPT_LEVEL)
+    kept = frontier.extend(values, STORED_LEVEL)
     puts = {_node_key(HEAD, level, index): hash_ for level, index, hash_ in kept}
     puts[HEAD] = frontier.size.to_bytes(8, "big") + frontier.root()
     return puts

@@ -20,7 +20,7 @@ from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.snapshotting import KEPT, Refold
-from projections.store.tree import BLOCK, KEPT_LEVEL, LogTree, root_over, stored_head, stored_subtrees, stretch_root
+from projections.store.tree import BLOCK, STORED_LEVEL, LogTree, root_over, stored_head, stored_subtrees, stretch_root
 
 READ_AT_ONCE = 8
 """Manifests are small: latency dominates."""
@@ -44,12 +44,12 @@ def check_tree(log: EventLog, base: Base, place: Place) -> None:
 def _check_own(log: EventLog) -> None:
     """Check every subtree against the two below it or the local events, and the head against the highest."""
     size, _ = stored_head(log)
-    below = _level(log, KEPT_LEVEL, size)
+    below = _level(log, STORED_LEVEL, size)
     for index in range(-(-log.start_offset // BLOCK), size // BLOCK):
         events = log.read(index * BLOCK, (index + 1) * BLOCK)
         if root_over(value for _, value in events) != below[index]:
             raise LogCorrupted(f"events {index * BLOCK} to {(index + 1) * BLOCK - 1} are not those of its tree")
-    for level in range(KEPT_LEVEL + 1, size.bit_length()):
+    for level in range(STORED_LEVEL + 1, size.bit_length()):
         here = _level(log, level, size)
         if here != [node_hash(*pair) for pair in zip(below[::2], below[1::2], strict=False)]:
             raise LogCorrupted(f"its tree is inconsistent at level {level}")

@@ -16,14 +16,14 @@ from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.heads import Head
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.tree import HEAD, KEPT_LEVEL, head_of
+from projections.store.tree import HEAD, STORED_LEVEL, head_of
 from tests.projections.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, two_bases
 
 Pairs = dict[bytes, bytes]
 STATE = b"s"
-NODE = STATE + HEAD + bytes((KEPT_LEVEL,))
+NODE = STATE + HEAD + bytes((STORED_LEVEL,))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def with_another_tree(pairs: Pairs, log: RocksDbLog) -> None:
     turned(pairs, key)
     values = [value for _, value in log.read(0, log.next_offset - 1)]
     frontier = Frontier()
-    for level, index, hash_ in frontier.extend([*values, pairs[key]], KEPT_LEVEL):
+    for level, index, hash_ in frontier.extend([*values, pairs[key]], STORED_LEVEL):
         pairs[STATE + HEAD + bytes((level,)) + index.to_bytes(8, "big")] = hash_
     pairs[STATE + HEAD] = frontier.size.to_bytes(8, "big") + frontier.root()
 
