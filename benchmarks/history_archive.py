@@ -33,7 +33,7 @@ from projections.store.archived import retention
 from projections.store.archived.bases import check_tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.store.tree import stretch_root
+from projections.store.tree import range_root
 
 EVENTS = 1_000_000
 _FAR_MS = 10**15
@@ -53,7 +53,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
         place,
         Writer(boot="benchmark", where="benchmark", since_ms=0),
         lambda: Columns(tuple(COLUMNS)),
-        lambda start, end: stretch_root(log, start, end),
+        lambda start, end: range_root(log, start, end),
         lambda: None,
         known=lambda: list(manifests_of(log)),
     )

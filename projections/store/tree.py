@@ -177,7 +177,7 @@ def stored_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
     return (value for _, value in log.scan(HEAD + bytes((level,))))
 
 
-def stretch_root(log: EventLog, start: int, end: int) -> bytes | None:
+def range_root(log: EventLog, start: int, end: int) -> bytes | None:
     """The root over the events from `start` until before `end`; None if the tree does not cover them yet. The root of a
     stored subtree is read, not computed. Raises LogError."""
     count = end - start

@@ -77,12 +77,12 @@ class Archiving:
         from events.logs.archive.writing import Archiver, Taking
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
-        from projections.store.tree import stretch_root
+        from projections.store.tree import range_root
 
         self._log, self._place, self._clock_ms = log, place, clock_ms
         self._keeping, self._next_base = keeping, next_base
         self._others, self._work = others, "dropping what is archived" if others else "archiving"
-        root, known = partial(stretch_root, log), lambda: list(manifests_of(log))
+        root, known = partial(range_root, log), lambda: list(manifests_of(log))
         self._archiver: Archiver | Taking = (
             Taking(log, place, root, known)
             if others

@@ -20,7 +20,7 @@ from events.logs.archive.place import Place
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.snapshotting import KEPT, Refold
-from projections.store.tree import BLOCK, STORED_LEVEL, LogTree, root_over, stored_head, stored_subtrees, stretch_root
+from projections.store.tree import BLOCK, STORED_LEVEL, LogTree, range_root, root_over, stored_head, stored_subtrees
 
 READ_AT_ONCE = 8
 """Manifests are small: latency dominates."""
@@ -69,7 +69,7 @@ def _check_stretches(log: EventLog, archived: Iterable[Manifest]) -> None:
     for one in archived:
         if known.get(one.start, one) != one:
             raise LogCorrupted(f"its manifest of the stretch at {one.start} is not the archive's")
-        root = stretch_root(log, one.start, one.end) if one.end <= log.next_offset else None
+        root = range_root(log, one.start, one.end) if one.end <= log.next_offset else None
         if root is not None and root.hex() != one.tree:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} are not those that were archived")
 

@@ -37,7 +37,7 @@ from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
-from projections.store.tree import stretch_root
+from projections.store.tree import range_root
 from tests.projections.archive.archives import (
     STRETCH,
     WRITER,
@@ -367,7 +367,7 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
             Folder(tmp_path / "archive"),
             WRITER,
             lambda: Columns(tuple(COLUMNS)),
-            partial(stretch_root, log),
+            partial(range_root, log),
             stop,
             stretch_events=STRETCH,
         )
