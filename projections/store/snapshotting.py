@@ -101,12 +101,12 @@ class Snapshotting:
         self.newest = 0
         """The offset of the newest snapshot, 0 without one."""
 
-    def begin(self, *, anew: bool = True) -> None:
-        """Remove damaged snapshots, and rebuild missing ones if `anew`. Raises OSError if the folder cannot be read."""
+    def begin(self, *, rebuild: bool = True) -> None:
+        """Remove damaged snapshots, and rebuild missing ones if `rebuild`. Raises OSError if the folder cannot be read."""
         if self._interval:
             self.newest = max(snapshot_offsets(self._log), default=0)
             self.next_at = self.newest + self._interval
-            self._start(self._repair if anew else self._remove_damaged)
+            self._start(self._repair if rebuild else self._remove_damaged)
 
     def close(self) -> None:
         """End the work in the other thread; a snapshot is written in full or not at all."""

@@ -36,7 +36,7 @@ def check_tree(log: EventLog, base: Base, place: Place) -> None:
         if log.next_offset != base.offset or log.start_offset != base.start:
             raise LogCorrupted(f"it holds the events from {log.start_offset} to {log.next_offset - 1}")
         _check_own(log)
-        _check_stretches(log, manifests)
+        _check_segments(log, manifests)
     except (LogCorrupted, msgspec.DecodeError) as error:
         raise ArchiveDamaged(f"{place.url}: {base.name} does not match its log: {error}") from None
 
@@ -64,11 +64,11 @@ def _level(log: EventLog, level: int, size: int) -> list[bytes]:
     return found
 
 
-def _check_stretches(log: EventLog, archived: Iterable[Manifest]) -> None:
+def _check_segments(log: EventLog, archived: Iterable[Manifest]) -> None:
     known = {one.start: one for one in manifests_of(log)}
     for one in archived:
         if known.get(one.start, one) != one:
-            raise LogCorrupted(f"its manifest of the stretch at {one.start} is not the archive's")
+            raise LogCorrupted(f"its manifest of the segment at {one.start} is not the archive's")
         root = range_root(log, one.start, one.end) if one.end <= log.next_offset else None
         if root is not None and root.hex() != one.tree:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} are not those that were archived")
