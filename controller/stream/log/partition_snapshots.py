@@ -40,7 +40,7 @@ class PartitionSnapshots:
             Query(partition.log, lambda: partition.store).snapshot_pairs,
             SnapshotLines(self._lines),
         )
-        self._taking.begin(anew=False)
+        self._taking.begin(rebuild=False)
         if archive is not None and interval_events:
             self._run(lambda: self._copy(archive))
 
