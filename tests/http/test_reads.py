@@ -297,14 +297,14 @@ WRONG = """
 /events?start=1                 | 400 start: unknown query parameter; allowed are at, cursor, from, limit, order, p
 /events/follow?limit=1          | 400 limit: unknown query parameter; allowed are cursor, from, partition
 /explain/x?y=z                  | 400 y: unknown query parameter; allowed are at, of
-/log/head?since=8               | 400 size: the log has 7 events and not 8: it was cut, or it is another one
+/log/head?since=8               | 400 size: the log has 7 events, not 8: it was truncated, or it is another log
 /log/head?since=-1              | 400 since: Expected `int` >= 0
 /log/head?partition=0           | 400 partition: there is no partition 0; this log has none
 /log/proof                      | 400 give one of offset, topic and request
 /log/proof?offset=1&topic=t     | 400 give one of offset, topic and request
 /log/proof?offset=7             | 404 no event is at offset 7: the log ends at 7
 /log/proof?offset=3&size=3      | 400 size: event 3 came after the first 3
-/log/proof?offset=3&size=9      | 400 size: the log has 7 events and not 9
+/log/proof?offset=3&size=9      | 400 size: the log has 7 events, not 9
 /log/proof?topic=t              | 404 no event of topic t is there, from offset 0 on
 /log/proof?offset=1&limit=1001  | 400 limit: Expected `int` <= 1000
 /log/leaves?limit=1001          | 400 limit: Expected `int` <= 1000

@@ -147,7 +147,7 @@ def test_events_that_are_not_those_of_the_tree_are_not_archived(folder: Path, tm
     with closing(open_log(folder)) as log:
         at_work = archiver(log, Folder(tmp_path / "archive"))
         at_work._root = lambda start, end: bytes(32)
-        with pytest.raises(LogCorrupted, match=r"are not those of its tree, and are not archived"):
+        with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
             at_work.step()
     assert not (tmp_path / "archive" / "manifests").exists()
 
