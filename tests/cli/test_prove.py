@@ -237,7 +237,7 @@ verify FOLDER --head PUBLIC              | 2 holds no head
 verify FOLDER --key PRIVATE              | 2 it must be an Ed25519 public key in PEM
 verify FOLDER --partition 3              | 2 --partition 3
 verify 127.0.0.1:1                       | 2 no answer from a service at 127.0.0.1:1
-prove nonesuch --data FOLDER             | 1 no event of request nonesuch is there
+prove nonesuch --data FOLDER             | 1 there is no event of request nonesuch
 prove 99999 --data FOLDER                | 1 no event is at offset 99999: the log ends at
 prove 3 --data FOLDER --partition 1      | 2 there is no partition 1; this log has none
 prove 3 --data FOLDER --head PUBLIC      | 2 holds no head
@@ -278,8 +278,8 @@ def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: St
     for what, key, code, says in (
         (backup, stopped.public, 0, "1 signed heads among them"),
         (backup, stranger, 1, "was not signed by that key"),
-        (stopped.folder, stranger, 1, "was not signed by the key"),
-        (tmp_path / "empty", stranger, 1, "no event of it keeps a head that was signed"),
+        (stopped.folder, stranger, 1, "was not signed by the expected key"),
+        (tmp_path / "empty", stranger, 1, "no event of the log holds a signed tree head"),
     ):
         outcome = run("verify", what, "--key", key)
         assert (outcome.code, says in outcome.out) == (code, True), outcome

@@ -303,9 +303,9 @@ WRONG = """
 /log/proof                      | 400 give one of offset, topic and request
 /log/proof?offset=1&topic=t     | 400 give one of offset, topic and request
 /log/proof?offset=7             | 404 no event is at offset 7: the log ends at 7
-/log/proof?offset=3&size=3      | 400 size: event 3 came after the first 3
+/log/proof?offset=3&size=3      | 400 size: event 3 is not among the first 3
 /log/proof?offset=3&size=9      | 400 size: the log has 7 events, not 9
-/log/proof?topic=t              | 404 no event of topic t is there, from offset 0 on
+/log/proof?topic=t              | 404 there is no event of topic t from offset 0 on
 /log/proof?offset=1&limit=1001  | 400 limit: Expected `int` <= 1000
 /log/leaves?limit=1001          | 400 limit: Expected `int` <= 1000
 /health/ready?verbose=1         | 400 verbose: unknown query parameter; none is allowed here

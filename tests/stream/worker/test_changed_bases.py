@@ -132,4 +132,4 @@ async def test_verify_finds_what_is_changed_beside_the_tree(
     kept = tmp_path / "head.json"
     kept.write_bytes(msgspec.json.encode(head))
     assert main(["verify", url, "--partition", "0", "--head", str(kept)]) == 1
-    assert f"the first {head.size} events are not those that the head was made over" in capsys.readouterr().out
+    assert f"the first {head.size} events are not those of the tree head" in capsys.readouterr().out

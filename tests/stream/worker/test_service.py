@@ -230,7 +230,7 @@ def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -
     assert verified.stdout.count(" signed heads among them") == PARTITIONS
     other = tmp_path / "other"
     other.mkdir()
-    assert "was not signed by the key that it should be" in verify(group, key_files(other)[1]).stdout
+    assert "was not signed by the expected key" in verify(group, key_files(other)[1]).stdout
 
 
 def verify(group: Group, public: Path) -> subprocess.CompletedProcess[str]:
