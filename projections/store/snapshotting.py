@@ -102,7 +102,8 @@ class Snapshotting:
         """The offset of the newest snapshot, 0 without one."""
 
     def begin(self, *, rebuild: bool = True) -> None:
-        """Remove damaged snapshots, and rebuild missing ones if `rebuild`. Raises OSError if the folder cannot be read."""
+        """Remove damaged snapshots, and rebuild missing ones if `rebuild`. Raises OSError if the folder cannot be
+        read."""
         if self._interval:
             self.newest = max(snapshot_offsets(self._log), default=0)
             self.next_at = self.newest + self._interval

@@ -89,7 +89,7 @@ class Reports:
         return None
 
     def snapshot_failed(self, why: str) -> None:
-        assert "thrown away" in why, why
+        assert "removed" in why, why
 
 
 def live(folder: Path, until: int, die_at: int, durable: Connection) -> None:
