@@ -86,12 +86,12 @@ class Stamps(Protocol):
 
 
 class RefusalRecords:
-    """Records refusals by commands, which `observe` puts: the first of a kind as it comes, the others after an
+    """Records refusals by commands, which `submit_internal` puts: the first of a kind as it comes, the others after an
     interval."""
 
-    def __init__(self, stamps: Stamps, observe: Callable[[RecordRefusals], None]) -> None:
+    def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
-        self._observe = observe
+        self._observe = submit_internal
         self._counts = RefusalCounts(stamps.now_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False

@@ -109,7 +109,7 @@ class CommandSink(Protocol):
         """An id for a command that no client requested; `origin` says where it comes from."""
         ...
 
-    def observe(self, command: AnyCommand) -> None:
+    def submit_internal(self, command: AnyCommand) -> None:
         """Put a command that nobody waits for. It is dropped while the log cannot be written: see `Fleet.resume`."""
         ...
 

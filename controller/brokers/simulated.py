@@ -164,7 +164,7 @@ class SimulatedFleet:
         sink = self._controller
         stamped = stamp(sink, f"broker-{broker.broker_id}")
         own = self.endpoints.get(broker.broker_id)
-        sink.observe(
+        sink.submit_internal(
             commands.RegisterBroker(
                 **stamped,
                 broker_id=broker.broker_id,
@@ -173,11 +173,11 @@ class SimulatedFleet:
                 endpoints=self.default_endpoints if own is None else (own,),
             )
         )
-        sink.observe(commands.UnfenceBroker(**stamped, broker_id=broker.broker_id, reason=reason))
+        sink.submit_internal(commands.UnfenceBroker(**stamped, broker_id=broker.broker_id, reason=reason))
 
     def _fence(self, broker_id: BrokerId, reason: str) -> None:
         stamped = stamp(self._controller, f"broker-{broker_id}")
-        self._controller.observe(commands.FenceBroker(**stamped, broker_id=broker_id, reason=reason))
+        self._controller.submit_internal(commands.FenceBroker(**stamped, broker_id=broker_id, reason=reason))
 
     def _applied_by_all(self, offset: Offset) -> None:
         """Every running broker has the log up to `offset` now, and applies it after its delay."""
@@ -206,7 +206,7 @@ class SimulatedFleet:
         for broker in brokers:
             broker.applied = max(broker.applied, offset)
         for command in self._confirmed(brokers, offset):
-            self._controller.observe(command)
+            self._controller.submit_internal(command)
 
     def _confirmed(self, brokers: Sequence[SimulatedBroker], offset: Offset) -> tuple[commands.ConfirmMetadata, ...]:
         """What these brokers say when they have applied the log so far, if a topic may wait for that."""
@@ -266,7 +266,7 @@ class SimulatedFleet:
             by_leader.setdefault(partition.leader, []).append(report)
         for leader, reports in by_leader.items():
             stamped = stamp(self._controller, f"broker-{leader}")
-            self._controller.observe(
+            self._controller.submit_internal(
                 commands.AlterPartition(**stamped, topic=topic.name, broker_id=leader, reports=tuple(reports))
             )
 

@@ -19,17 +19,17 @@ from events.names import RequestId, ShardKey, TopicName, shard_key
 
 class Deadlines:
     """Deadlines, soonest first. `durable` finds a topic, `now_ms` gives a time that is not before a given one, and
-    `observe` puts a command."""
+    `submit_internal` puts a command."""
 
     def __init__(
         self,
         durable: Callable[[ShardKey], Topic | None],
         now_ms: Callable[[int], int],
-        observe: Callable[[ExpireRequest], None],
+        submit_internal: Callable[[ExpireRequest], None],
     ) -> None:
         self._durable = durable
         self._now_ms = now_ms
-        self._observe = observe
+        self._observe = submit_internal
         self._due: list[tuple[float, int, RequestId, TopicName]] = []
         """When it is due by the clock of the event loop, which never goes back as the wall clock may; the deadline."""
         self._timer: asyncio.TimerHandle | None = None

@@ -111,10 +111,10 @@ class Controller:
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         background = Background(self._fail)
         self.background, self._end_background = background.begin, background.stop
-        self.refusals = RefusalRecords(stamps, self.observe)
+        self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
         self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
-        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.observe)
+        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
         """Of creates whose client went with another process, or was answered a storage error."""
         self._reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
 
@@ -136,7 +136,7 @@ class Controller:
         at_ms = self.now_ms(self._storage.recorder.last_ms)  # what others decided may be ahead of the clock here
         if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
             request_id = self.new_request_id("settings")
-            self.observe(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
+            self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
         self._deadlines.begin(self.state.waiting)
         self._taken_up.set()
 
@@ -212,7 +212,7 @@ class Controller:
         """Whether every topic has been looked at since the last broker came or went."""
         return self._reviews.idle
 
-    def observe(self, command: AnyCommand) -> None:
+    def submit_internal(self, command: AnyCommand) -> None:
         """Put a command that nobody waits for. Dropped while the log cannot be written, while another process leads,
         and after a failure."""
         if self.storage_error is None and self.failure is None and self._storage.leads:
@@ -252,7 +252,7 @@ class Controller:
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
         for topic in pending.unanswered():
             at_ms = self.now_ms(deadline_ms)
-            self.observe(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
+            self.submit_internal(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
         # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
         why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
@@ -352,7 +352,7 @@ class Controller:
         if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
-                self.observe(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
+                self.submit_internal(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
         """Something raised on commands that were consulted about together: the one at fault fails."""
@@ -364,7 +364,7 @@ class Controller:
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
         request_id = self.new_request_id("review")
-        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
+        self.submit_internal(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

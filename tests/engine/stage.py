@@ -167,7 +167,7 @@ class Stage:
         pairs = tuple(sorted(self.settings.items()))
         request_id = RequestId("settings")
         command = ChangeSettings(request_id=request_id, at_ms=self._now(), settings=pairs, release="1.0")
-        self.controller.observe(command)
+        self.controller.submit_internal(command)
 
     def _now(self) -> int:
         return self.controller.now_ms()

@@ -73,7 +73,7 @@ def test_an_exception_in_deciding_fails_that_command_alone(kind: type[Any], monk
             (answer,) = await failing
             assert (answer.code, answer.message.split(".")[0]) == (-1, "The controller failed on this request")
         else:
-            stage.controller.observe(after)
+            stage.controller.submit_internal(after)
             behind = stage.create("behind")
         assert [codes(await reply) for reply in (before, behind)] == [[0], [0]]
         await stage.settle()
@@ -155,7 +155,7 @@ def test_without_settings_or_an_epoch_nothing_is_decided(kind: type[Any], monkey
         stage = Stage()
         if kind is BeginQuorumEpoch:
             await stage.start()
-            stage.controller.observe(poison(stage, kind))
+            stage.controller.submit_internal(poison(stage, kind))
         else:
             await stage.controller.start((), "1.0")
         await asyncio.wait_for(stage.controller.failed.wait(), 5)

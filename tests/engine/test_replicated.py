@@ -105,7 +105,7 @@ async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tm
         for each in others:
             refused = await each.create("refused")
             assert codes(refused.answers) == [ErrorCode.NOT_CONTROLLER]
-            each.controller.observe(
+            each.controller.submit_internal(
                 ChangeSettings(request_id=each.controller.new_request_id("x"), at_ms=1, settings=(), release="dropped")
             )
             await each.controller.decided()

@@ -188,7 +188,7 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
     reported by their leaders."""
     stage = await with_one_of(partitions)
     work: Counter[str] = Counter()
-    copying, encoding, observing = blocks.changed, stored_topics.encode_topic, stage.controller.observe
+    copying, encoding, observing = blocks.changed, stored_topics.encode_topic, stage.controller.submit_internal
 
     def copied(before: Sequence[Partition], changes: Mapping[int, Partition]) -> Sequence[Partition]:
         after = copying(before, changes)
@@ -210,7 +210,7 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(after_events, "changed", copied)
     monkeypatch.setattr(leadership, "changed", copied)
     monkeypatch.setattr(stored_topics, "encode_topic", written)
-    monkeypatch.setattr(stage.controller, "observe", observed)
+    monkeypatch.setattr(stage.controller, "submit_internal", observed)
     stage.fleet.stop_broker(1)
     await stage.settle(5)
     stage.fleet.start_broker(1)

@@ -190,7 +190,7 @@ class ClusterFleet:
         """The cluster has refused a topic that was decided on."""
         self._log.warning("the cluster refuses a creation", topic=action.topic, code=refusal.code, why=refusal.message)
         sink = self._sink
-        sink.observe(
+        sink.submit_internal(
             RefuseCreation(
                 request_id=sink.new_request_id("refused"),
                 at_ms=sink.now_ms(),
@@ -208,7 +208,7 @@ class ClusterFleet:
         self._touch(action.topic)
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
         sink = self._sink
-        sink.observe(
+        sink.submit_internal(
             FinishChange(
                 request_id=action.request_id, at_ms=sink.now_ms(), topic=action.topic, error_code=code, message=message
             )

@@ -97,7 +97,7 @@ class ClusterWatch:
             if mine is None or not _is_same(mine, one):
                 self._register(one)
             if mine is None or mine.fenced or not _is_same(mine, one):
-                self._sink.observe(
+                self._sink.submit_internal(
                     UnfenceBroker(
                         request_id=self._id(f"broker-{one.broker_id}"),
                         at_ms=self._sink.now_ms(),
@@ -108,7 +108,7 @@ class ClusterWatch:
         live = {one.broker_id for one in seen}
         for broker_id in sink.store.durable_cluster.live:
             if broker_id not in live:
-                self._sink.observe(
+                self._sink.submit_internal(
                     FenceBroker(
                         request_id=self._id(f"broker-{broker_id}"),
                         at_ms=self._sink.now_ms(),
@@ -119,7 +119,7 @@ class ClusterWatch:
         await sink.decided()
 
     def _register(self, seen: SeenBroker) -> None:
-        self._sink.observe(
+        self._sink.submit_internal(
             RegisterBroker(
                 request_id=self._id(f"broker-{seen.broker_id}"),
                 at_ms=self._sink.now_ms(),
@@ -167,7 +167,7 @@ class ClusterWatch:
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
         """Put how the cluster has a topic; `topic` is what was known of it."""
-        self._sink.observe(
+        self._sink.submit_internal(
             DiscoverTopic(
                 request_id=self._id(),
                 at_ms=self._sink.now_ms(),
@@ -193,7 +193,7 @@ class ClusterWatch:
                 shown = await self._known_by([broker.broker_id for broker in look.brokers], [t.name for t in gone])
                 for topic in gone:
                     if not any(topic.name in seen for seen in shown.values()):
-                        self._sink.observe(
+                        self._sink.submit_internal(
                             DiscoverDeletion(
                                 request_id=self._id(),
                                 at_ms=self._sink.now_ms(),
@@ -243,7 +243,7 @@ class ClusterWatch:
             cordoned = tuple(sorted(_directory_id(name) for name, is_cordoned in found.items() if is_cordoned))
             log_dirs = tuple(sorted(map(_directory_id, found))) if cordoned else ()
             if (log_dirs, cordoned) != (broker.log_dirs, broker.cordoned):
-                self._sink.observe(
+                self._sink.submit_internal(
                     ChangeLogDirs(
                         request_id=self._id(f"broker-{broker.broker_id}"),
                         at_ms=self._sink.now_ms(),
@@ -319,7 +319,7 @@ class ClusterWatch:
         if differs(topic, seen):
             self.report(topic, seen, why=CREATED_HERE)
         at = topic.created_offset
-        self._sink.observe(
+        self._sink.submit_internal(
             ConfirmMetadata(
                 request_id=self._id("applied"),
                 at_ms=self._sink.now_ms(),

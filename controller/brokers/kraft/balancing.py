@@ -31,7 +31,7 @@ async def balance_once(controller: CommandSink) -> None:
     async for part in walk(controller):
         names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
         if names:
-            controller.observe(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
+            controller.submit_internal(BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span))
 
 
 def _is_imbalanced(topic: Topic, span: Span | None) -> bool:

@@ -53,7 +53,7 @@ class Checks:
             for broker_id in self._membership.expired():
                 logger.warning("broker session expired", broker=broker_id)
                 stamped = stamp(self._controller, "kraft")
-                self._controller.observe(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
+                self._controller.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
             if self._membership.unchanged_for_s() > SETTLED_S:
                 await self._raise_features()
 
@@ -75,7 +75,7 @@ class Checks:
             self._membership.restart_unchanged()
             if await self._voters_support(features):
                 stamped = stamp(self._controller, "kraft")
-                self._controller.observe(ChangeFeatures(**stamped, features=features, reason=reason))
+                self._controller.submit_internal(ChangeFeatures(**stamped, features=features, reason=reason))
 
     async def _voters_support(self, features: Features) -> bool:
         """A controller of Kafka's that does not support a level ends when it replays the record."""

@@ -105,7 +105,7 @@ class Confirmations:
             brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
             after = min(self._passed_on.get(broker_id, Offset(-1)) for broker_id in brokers)
             stamped = stamp(self._controller, "kraft")
-            self._controller.observe(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
+            self._controller.submit_internal(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
             for broker_id in brokers:
                 self._passed_on[broker_id] = offset
                 if self._taken[broker_id] <= offset:

@@ -33,7 +33,7 @@ class QuorumEpoch:
         quorum = self._replication.quorum
         me = quorum.me
         host, port = quorum.place_of(me)
-        self._controller.observe(
+        self._controller.submit_internal(
             BeginQuorumEpoch(
                 **stamp(self._controller, "kraft"),
                 node_id=me.id,

@@ -106,7 +106,7 @@ class KraftFleet:
         for broker in self.membership.cluster.brokers.values():
             if not is_real_broker(broker):
                 stamped = stamp(self._controller, "kraft")
-                self._controller.observe(
+                self._controller.submit_internal(
                     UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a real broker")
                 )
         self.epoch.begin()

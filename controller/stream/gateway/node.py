@@ -84,7 +84,7 @@ class GatewayNode:
         self.failed = asyncio.Event()
         stamps = Stamps(boot_id, clock_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
-        self.refusals = RefusalRecords(stamps, self.observe)
+        self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
         self._gate = GatewayGate(self.replies, quotas or MutationQuotas(), self.refusals)
@@ -149,7 +149,7 @@ class GatewayNode:
         if self._refusal() is None and self.caught_up:
             self._copies.heartbeat()
 
-    def observe(self, command: AnyCommand) -> None:
+    def submit_internal(self, command: AnyCommand) -> None:
         """Send a command that nobody waits for and that concerns no topic, also while stopping. Dropped while Kafka is
         lost."""
         if self.failure is None and self.storage_error is None:

@@ -105,7 +105,7 @@ class PartitionSink:
         """Whether a topic of this name is decided in the partition."""
         return partition_of(shard_key(topic), self._around.partitions) == self.partition
 
-    def observe(self, command: AnyCommand) -> None:
+    def submit_internal(self, command: AnyCommand) -> None:
         """Put a command to the partition."""
         self._outbox.append(command)
         self._observed += 1
@@ -127,7 +127,7 @@ class PartitionSink:
 
     def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
         request_id = self.new_request_id("review")
-        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
+        self.submit_internal(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     async def _put_all(self) -> None:
         while True:
@@ -159,7 +159,7 @@ class _Duties:
 
     def __init__(self, around: Surroundings, partition: PartitionState) -> None:
         self.sink = PartitionSink(around, partition)
-        self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.observe)
+        self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.submit_internal)
         self.reviews = self.sink.reviews
         self.fleet = around.make_fleet(partition)
         self.history = None if around.history is None else around.history(partition)

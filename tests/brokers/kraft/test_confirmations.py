@@ -33,7 +33,7 @@ class Put:
     def now_ms(self) -> int:
         return 0
 
-    def observe(self, command: ConfirmMetadata) -> None:
+    def submit_internal(self, command: ConfirmMetadata) -> None:
         self.commands.append((command.brokers, command.offset, command.after))
 
     def take(self, broker_id: int, offset: int) -> None:

@@ -296,17 +296,17 @@ async def test_what_nobody_waits_for_is_dropped_without_kafka(rig: Rig) -> None:
     rig.begin()
     rig.put.clear()
     noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     (_, partition, key, value, done) = rig.put.pop()
     assert (partition, key, decode_command(value)) == (CLUSTER_PARTITION, b"", noted)
     done(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
     rig.full = True
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     rig.full = False
     rig.clock.now_s += SESSION_S + 1
     rig.presence.announce()
     rig.put.clear()
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     assert rig.put == []
 
 

@@ -149,5 +149,5 @@ async def test_metadata_version_is_not_raised_by_itself_past_what_voters_support
     with capture_logs() as logged:
         await checks._raise_features()
     assert [each["why"].partition(",")[0] for each in logged] == ([] if why is None else [why])
-    commands = [each.args[0] for each in controller.observe.call_args_list]
+    commands = [each.args[0] for each in controller.submit_internal.call_args_list]
     assert [isinstance(each, ChangeFeatures) for each in commands] == ([True] if why is None else [])
