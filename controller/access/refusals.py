@@ -91,7 +91,7 @@ class RefusalRecords:
 
     def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
-        self._observe = submit_internal
+        self._submit_internal = submit_internal
         self._counts = RefusalCounts(stamps.now_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -135,7 +135,7 @@ class RefusalRecords:
 
     def _record(self, refusals: tuple[AsksRefused, ...]) -> None:
         request_id = self._stamps.new_request_id("refusals")
-        self._observe(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
+        self._submit_internal(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
 
 
 class RefusalCounts:

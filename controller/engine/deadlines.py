@@ -29,7 +29,7 @@ class Deadlines:
     ) -> None:
         self._durable = durable
         self._now_ms = now_ms
-        self._observe = submit_internal
+        self._submit_internal = submit_internal
         self._due: list[tuple[float, int, RequestId, TopicName]] = []
         """When it is due by the clock of the event loop, which never goes back as the wall clock may; the deadline."""
         self._timer: asyncio.TimerHandle | None = None
@@ -80,7 +80,7 @@ class Deadlines:
                 _, deadline_ms, request_id, name = heappop(self._due)
                 if _waits(self._durable(shard_key(name)), request_id):
                     at_ms = self._now_ms(deadline_ms)
-                    self._observe(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+                    self._submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
         except LogClosed:
             pass  # it is being recovered, or given up: what waits then begins anew
         finally:
