@@ -20,7 +20,7 @@ from controller.policy.runner import PolicyJudge
 from controller.policy.shown import as_policies_see_it
 
 
-class Clears(Protocol):
+class DryRunner(Protocol):
     """A cluster that is asked before a decision; see `controller.brokers.cluster.fleet`."""
 
     async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
@@ -29,7 +29,7 @@ class Clears(Protocol):
 
 
 async def consulted(
-    commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: Clears | None
+    commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: DryRunner | None
 ) -> list[TopicCommand]:
     """The commands with the words of all who had to be asked, to be put again; `state` is the machine's at that time.
 
@@ -50,7 +50,7 @@ async def _judged(
     return [judged.get(command.topic, command) for command in commands]
 
 
-async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: Clears) -> list[TopicCommand]:
+async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: DryRunner) -> list[TopicCommand]:
     """What would be refused here is put again as it is; of the rest the cluster is shown what would be decided."""
     planned: list[Planned] = []
     for command in commands:

@@ -31,7 +31,7 @@ from controller.brokers.port import Fleet, LeadLost, Replication
 from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
-from controller.engine.consulting import Clears, consulted, put_again
+from controller.engine.consulting import DryRunner, consulted, put_again
 from controller.engine.deadlines import Deadlines
 from controller.engine.decider import Decider
 from controller.engine.faults import Faults
@@ -81,7 +81,7 @@ class Controller:
         flush_alone: Flush | None = None,
         reports: Reports,
         policies: PolicyJudge | None = None,
-        cluster: Clears | None = None,
+        cluster: DryRunner | None = None,
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = EVENTS_ALONE,

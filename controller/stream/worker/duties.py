@@ -16,7 +16,7 @@ import msgspec
 
 from controller.brokers.port import Fleet
 from controller.engine.background import Background
-from controller.engine.consulting import Clears
+from controller.engine.consulting import DryRunner
 from controller.engine.deadlines import Deadlines
 from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
@@ -215,7 +215,7 @@ class PartitionDuties:
         if duties is not None:
             await duties.end()
 
-    def cluster_of(self, partition: int) -> Clears | None:
+    def cluster_of(self, partition: int) -> DryRunner | None:
         """The cluster that has a say in decisions of a partition, None where there is none."""
         duties = self._duties.get(partition)
         fleet = duties.fleet if duties is not None else None

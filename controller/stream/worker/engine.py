@@ -29,7 +29,7 @@ from typing import Protocol
 
 import msgspec
 
-from controller.engine.consulting import Clears
+from controller.engine.consulting import DryRunner
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf
@@ -113,7 +113,7 @@ class Engine:
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
-        cluster_of: Callable[[int], Clears | None] = lambda _: None,
+        cluster_of: Callable[[int], DryRunner | None] = lambda _: None,
         archive: ArchiveOf | None = None,
         memory: Memory = MEMORY,
     ) -> None:

@@ -20,7 +20,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.consulting import Clears, consulted
+from controller.engine.consulting import DryRunner, consulted
 from controller.engine.faults import NAME_CHARS_MAX, in_short
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
@@ -92,7 +92,7 @@ class PartitionDecider:
         partition: PartitionState,
         partitions: int,
         judge: PolicyJudge | None,
-        cluster: Clears | None,
+        cluster: DryRunner | None,
         at_once: AtOnce,
     ) -> None:
         self._partition = partition

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.engine.consulting import Clears
+from controller.engine.consulting import DryRunner
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
@@ -60,7 +60,7 @@ class Stage:
         judge: PolicyJudge | None = None,
         brokers: int = 0,
         brokers_of: type[PartitionBrokers] = PartitionBrokers,
-        cluster: Clears | None = None,
+        cluster: DryRunner | None = None,
         archive: ArchiveOf | None = None,
         history: Callable[[PartitionState], PartitionHistory] | None = None,
     ) -> None:
