@@ -28,7 +28,7 @@ class DryRunner(Protocol):
         ...
 
 
-async def consulted(
+async def with_verdicts(
     commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None, cluster: DryRunner | None
 ) -> list[TopicCommand]:
     """The commands with the words of all who had to be asked, to be put again; `state` is the machine's at that time.

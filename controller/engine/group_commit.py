@@ -31,7 +31,7 @@ from controller.brokers.port import Fleet, LeadLost, Replication
 from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
-from controller.engine.consulting import DryRunner, consulted, put_again
+from controller.engine.consulting import DryRunner, put_again, with_verdicts
 from controller.engine.deadlines import Deadlines
 from controller.engine.decider import Decider
 from controller.engine.faults import Faults
@@ -343,7 +343,7 @@ class Controller:
         """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
         recoveries = self._storage.recoveries
         try:
-            judged = await consulted(commands, self.state, self._policies, self._cluster)
+            judged = await with_verdicts(commands, self.state, self._policies, self._cluster)
         except PolicyRunnerClosed:
             return  # the service stops: nothing may be decided any more, and connections close without an answer
         except Exception as error:
@@ -355,7 +355,7 @@ class Controller:
                 self.submit_internal(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
-        """Something raised on commands that were consulted about together: the one at fault fails."""
+        """Something raised on commands that were with_verdicts about together: the one at fault fails."""
         if len(commands) == 1:
             self.replies.resolve(self._faults.note(commands[0], error))  # type: ignore[arg-type]
         else:

@@ -20,7 +20,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.consulting import DryRunner, consulted
+from controller.engine.consulting import DryRunner, with_verdicts
 from controller.engine.faults import NAME_CHARS_MAX, in_short
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
@@ -241,7 +241,7 @@ class PartitionDecider:
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:
-                words = await consulted(group, state, self._judge, self._cluster)
+                words = await with_verdicts(group, state, self._judge, self._cluster)
             except PolicyRunnerClosed:
                 raise
             except Exception:
@@ -252,7 +252,7 @@ class PartitionDecider:
     async def _consulted_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
         state = self._partition.state
         try:
-            [word] = await consulted([command], state, self._judge, self._cluster)
+            [word] = await with_verdicts([command], state, self._judge, self._cluster)
         except PolicyRunnerClosed:
             raise
         except Exception as error:
