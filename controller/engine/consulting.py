@@ -63,7 +63,7 @@ async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: DryR
     return [replace(command, clearance=by_topic.get(command.topic, Clearance())) for command in commands]
 
 
-def put_again(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
+def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
     """The command as of now: of its timeout no more is left than of its request's."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)

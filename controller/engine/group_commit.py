@@ -31,7 +31,7 @@ from controller.brokers.port import Fleet, LeadLost, Replication
 from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
-from controller.engine.consulting import DryRunner, put_again, with_verdicts
+from controller.engine.consulting import DryRunner, restamped, with_verdicts
 from controller.engine.deadlines import Deadlines
 from controller.engine.decider import Decider
 from controller.engine.faults import Faults
@@ -352,7 +352,7 @@ class Controller:
         if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
-                self.submit_internal(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
+                self.submit_internal(restamped(command, now_ms, left_ms))  # type: ignore[arg-type]
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
         """Something raised on commands that were with_verdicts about together: the one at fault fails."""
