@@ -44,7 +44,7 @@ class Failed(msgspec.Struct, frozen=True):
     host: str = ""
 
 
-class Seldom:
+class LogRateLimiter:
     """Lets through the first of a kind in an interval, and counts the others."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Faults:
         self._log = log
         self._count = count
         self._refusals = refusals
-        self._seldom = Seldom()
+        self._seldom = LogRateLimiter()
 
     def note(self, command: AnyCommand, error: Exception) -> Answer:
         """A command failed; returns what its client is answered."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from controller.engine.faults import Seldom, place_of, trace_of
+from controller.engine.faults import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
 from controller.stream.log.transport import KafkaTrouble
 from controller.stream.worker.duties import PartitionDuties
@@ -32,7 +32,7 @@ class WorkerStatus:
         self.doing: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
-        self._seldom = Seldom()
+        self._seldom = LogRateLimiter()
         self._engine: Engine | None = None
         self._duties: PartitionDuties | None = None
         self._unreachable: str | None = None
