@@ -70,7 +70,7 @@ class Faults:
         self._log = log
         self._count = count
         self._refusals = refusals
-        self._seldom = LogRateLimiter()
+        self._log_limiter = LogRateLimiter()
 
     def note(self, command: AnyCommand, error: Exception) -> Answer:
         """A command failed; returns what its client is answered."""
@@ -88,7 +88,7 @@ class Faults:
 
     def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
         """Write the log line of the first of its kind in an interval."""
-        held_back = self._seldom.passes((kind, place_of(error)))
+        held_back = self._log_limiter.passes((kind, place_of(error)))
         if held_back is None:
             return
         self._log.error(

@@ -32,7 +32,7 @@ class WorkerStatus:
         self.doing: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
-        self._seldom = LogRateLimiter()
+        self._log_limiter = LogRateLimiter()
         self._engine: Engine | None = None
         self._duties: PartitionDuties | None = None
         self._unreachable: str | None = None
@@ -99,7 +99,7 @@ class WorkerStatus:
         """A poison command is recorded as one. Of those alike one a minute has a log line."""
         self._faults += 1
         error = fault.error
-        held_back = self._seldom.passes(fault.partition if error is None else place_of(error))
+        held_back = self._log_limiter.passes(fault.partition if error is None else place_of(error))
         if held_back is not None:
             self._log.error(
                 "command passed over",
