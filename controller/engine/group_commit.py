@@ -38,7 +38,7 @@ from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.reports import Reports
-from controller.engine.reviews import Reviews
+from controller.engine.reviews import Reconciler
 from controller.engine.stamps import Stamps
 from controller.engine.storage import Flush, Storage
 from controller.machine.commands.commands import (
@@ -116,7 +116,7 @@ class Controller:
         self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
         self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
         """Of creates whose client went with another process, or was answered a storage error."""
-        self._reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
+        self._reviews = Reconciler(lambda: self.store, self._review, self.decided, self.background)
 
     # --- life
 

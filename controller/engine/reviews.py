@@ -41,7 +41,7 @@ _OF_ALL_SIMULATED_BROKERS = frozenset(
 _OF_ALL_REAL_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
 
 
-class Reviews:
+class Reconciler:
     """Starts a sweep after broker events; one at a time, and once more from the beginning if brokers changed during
     it.
 

@@ -18,7 +18,7 @@ from controller.brokers.port import Fleet
 from controller.engine.background import Background
 from controller.engine.consulting import DryRunner
 from controller.engine.deadlines import Deadlines
-from controller.engine.reviews import Reviews
+from controller.engine.reviews import Reconciler
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
 from controller.machine.partitions.blocks import Span
@@ -77,7 +77,7 @@ class PartitionSink:
         """Set, and another in its place, when commands are put or decided."""
         background = Background(around.on_failure)
         self.background, self.stop = background.begin, background.stop
-        self.reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
+        self.reviews = Reconciler(lambda: self.store, self._review, self.decided, self.background)
         self.background(self._put_all())
 
     @property
