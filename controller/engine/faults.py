@@ -96,13 +96,13 @@ class Faults:
             command=kind,
             request=request_id,
             topic=topic,
-            why=in_short(error),
+            why=one_line(error),
             held_back=held_back,
             trace=trace_of(error),
         )
 
 
-def in_short(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.engine.consulting import DryRunner, with_verdicts
-from controller.engine.faults import NAME_CHARS_MAX, in_short
+from controller.engine.faults import NAME_CHARS_MAX, one_line
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
 from controller.machine.decide import decide
@@ -289,7 +289,7 @@ def _encoded(command: AnyCommand, decision: Decision) -> tuple[Cause, tuple[byte
 
 
 def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
-    why = f"{type(command).__name__} of request {command.request_id}: {in_short(error)}"
+    why = f"{type(command).__name__} of request {command.request_id}: {one_line(error)}"
     return Fault(sourced.partition, sourced.offset, why, error)
 
 
