@@ -140,7 +140,7 @@ class Controller:
         self._deadlines.begin(self.state.waiting)
         self._taken_up.set()
 
-    async def taken_up(self) -> None:
+    async def until_deciding(self) -> None:
         """Wait until this process decides, or cannot."""
         waiting = [asyncio.ensure_future(each.wait()) for each in (self._taken_up, self.failed)]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

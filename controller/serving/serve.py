@@ -210,7 +210,7 @@ class Service:
     async def _become_voter(self, member: Member) -> None:
         if member.is_alone:
             await member.lead_alone()
-            await self.controller.taken_up()
+            await self.controller.until_deciding()
             await self.controller.decided()
         else:
             await member.become_voter()

@@ -91,7 +91,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
         leader = next(each for each in processes if each.node is node)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await leader.controller.taken_up()
+                await leader.controller.until_deciding()
                 yield leader, [each for each in processes if each is not leader]
         finally:
             for each in processes:
@@ -126,7 +126,7 @@ async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follow
         await leader.node.hand_over(PATIENCE_S)
         await until(lambda: any(each.replication.leads for each in others))
         (chosen,) = (each for each in others if each.replication.leads)
-        await chosen.controller.taken_up()
+        await chosen.controller.until_deciding()
         assert chosen.shows("before")
         await until(lambda: chosen.controller.store.durable_cluster.settings_pairs == chosen.settings)
         refused = await leader.create("late")
