@@ -94,7 +94,7 @@ class Controller:
         self.reports = reports
         self.replies = Replies()
         self.failed = asyncio.Event()
-        self._taken_up = asyncio.Event()
+        self._deciding = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
         self._storage = Storage(log, flush, flush_alone or flush, projector, replication, partitions_cached)
@@ -138,11 +138,11 @@ class Controller:
             request_id = self.new_request_id("settings")
             self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
         self._deadlines.begin(self.state.waiting)
-        self._taken_up.set()
+        self._deciding.set()
 
     async def until_deciding(self) -> None:
         """Wait until this process decides, or cannot."""
-        waiting = [asyncio.ensure_future(each.wait()) for each in (self._taken_up, self.failed)]
+        waiting = [asyncio.ensure_future(each.wait()) for each in (self._deciding, self.failed)]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
