@@ -130,7 +130,7 @@ class Fleet(Protocol):
         process that died may have left any of it without a report."""
         ...
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """What brokers say of these events the moment that they are durable: it is decided with them, and committed in
         one, so that neither is there without the other."""
         ...

@@ -94,7 +94,7 @@ class SimulatedFleet:
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
 
-    def at_once(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
+    def immediate_commands(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
         """A broker without delay has applied events when they are durable, and not before: it confirms them with the
         commit that they are in."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)

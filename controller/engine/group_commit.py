@@ -297,7 +297,7 @@ class Controller:
         if decided.left:
             self._inbox.put_back(decided.left)
         if decided.records:
-            self._decider.add(self._storage.recorder, self.fleet.at_once(decided.records), decided)
+            self._decider.add(self._storage.recorder, self.fleet.immediate_commands(decided.records), decided)
             started_s = self._clock_s()
             try:
                 await self._storage.write(len(commands) == 1 and self._inbox.straight < STRAIGHT_MAX)

@@ -108,7 +108,7 @@ class ClusterFleet:
         self._watch.forget()
         self._nudged.set()
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """Nothing: brokers that are processes of their own need time."""
         return ()
 

@@ -77,7 +77,7 @@ class KraftFleet:
         leader = self.node.quorum.leading
         return 0 if leader is None else leader.progress.end_of(broker_id)
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """Nothing: brokers that are processes of their own need time."""
         return ()
 

@@ -201,9 +201,9 @@ class PartitionDuties:
         """Watch over a partition."""
         self._duties[partition.partition] = _Duties(self._around, partition)
 
-    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """What the brokers of the partition say at once."""
-        return self._duties[partition.partition].fleet.at_once(records)
+        return self._duties[partition.partition].fleet.immediate_commands(records)
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         """The partition was decided further."""

@@ -72,7 +72,7 @@ class Owner(Protocol):
         """The partition is ours; its state is that of the log."""
         ...
 
-    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """What brokers say of events the moment that they are in Kafka: it is decided with them, in one record."""
         ...
 
@@ -327,8 +327,8 @@ class Engine:
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
                 await self._did_not_come(state.partition, following + len(fresh), sourced.offset)
-        cluster, at_once = self._cluster_of(state.partition), partial(self._owner.at_once, state)
-        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, at_once)
+        cluster, immediate_commands = self._cluster_of(state.partition), partial(self._owner.immediate_commands, state)
+        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, immediate_commands)
         return await decider.decide_all(fresh)
 
     async def _did_not_come(self, partition: int, expected: int, came: int) -> None:

@@ -48,7 +48,7 @@ class PartitionBrokers(SimulatedFleet):
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """Those that are live, as the events have left them, have applied a topic that was created."""
         if not any(type(record.event) is TopicCreated for record in records):
             return ()

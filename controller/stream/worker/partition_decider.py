@@ -84,7 +84,7 @@ class PartitionBatch(msgspec.Struct):
 
 
 class PartitionDecider:
-    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `at_once` gives
+    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `immediate_commands` gives
     what brokers say of a command's events the moment that they are in the log: that is in the command's record, too."""
 
     def __init__(
@@ -93,10 +93,10 @@ class PartitionDecider:
         partitions: int,
         judge: PolicyJudge | None,
         cluster: DryRunner | None,
-        at_once: AtOnce,
+        immediate_commands: AtOnce,
     ) -> None:
         self._partition = partition
-        self._at_once = at_once
+        self._at_once = immediate_commands
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster

@@ -36,7 +36,7 @@ class Nothing:
     def begin(self, partition: PartitionState) -> None:
         return None
 
-    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
     def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
