@@ -93,7 +93,7 @@ class CommandSink(Protocol):
         """The offset of the newest durable event, -1 in an empty log."""
         ...
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         """Whether a topic is not complete yet, so that confirmations matter."""
         ...
 

@@ -217,7 +217,7 @@ class SimulatedFleet:
         for broker in confirming:
             broker.confirmed = offset
         sink = self._controller
-        if not sink.has_waiting_topics():
+        if not sink.has_pending_creates():
             return ()
         ids = tuple(broker.broker_id for broker in confirming)
         return (commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after),)

@@ -199,7 +199,7 @@ class Controller:
         """The offset of the newest durable event, -1 in an empty log."""
         return Offset(self._storage.log.durable_offset - 1)
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         """Whether a topic is not complete yet, so that confirmations matter."""
         return bool(self.state.waiting)
 

@@ -274,7 +274,7 @@ class ClusterFleet:
         self._unfinished = False
 
     def _waiting(self) -> list[Topic]:
-        if not self._sink.has_waiting_topics():
+        if not self._sink.has_pending_creates():
             return []
         waiting: list[Topic] = []
         after: str | None = None

@@ -64,7 +64,7 @@ class Confirmations:
 
     def take(self, broker_id: BrokerId, offset: Offset) -> None:
         """A broker has applied all events up to `offset`: of interest if a topic may wait for it."""
-        if offset <= self._reach(broker_id) or not self._controller.has_waiting_topics():
+        if offset <= self._reach(broker_id) or not self._controller.has_pending_creates():
             return
         self._taken[broker_id] = offset
         live = self._controller.store.durable_cluster.live

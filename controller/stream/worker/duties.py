@@ -85,7 +85,7 @@ class PartitionSink:
         """The number of the newest event of the partition, -1 if there is none."""
         return Offset(self._state.log.durable_offset - 1)
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         """Whether a topic of the partition is not complete yet."""
         return bool(self._state.state.waiting)
 

@@ -25,7 +25,7 @@ class _Sink:
 
     background = staticmethod(asyncio.ensure_future)
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         return False
 
 

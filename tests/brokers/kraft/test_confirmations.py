@@ -24,7 +24,7 @@ class Put:
         self.last_offset = Offset(-1)
         self.gathered = Confirmations(cast("CommandSink", self), 0)
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         return True
 
     def new_request_id(self, origin: str) -> RequestId:
