@@ -126,11 +126,11 @@ class Controller:
         self._decide_by = settings, release
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
-            self._take_up()
+            self._begin_deciding()
         self.fleet.start(self)
         self._reviews.sweep()
 
-    def _take_up(self) -> None:
+    def _begin_deciding(self) -> None:
         settings, release = self._decide_by
         cluster = self.state.cluster
         at_ms = self.now_ms(self._storage.recorder.last_ms)  # what others decided may be ahead of the clock here
@@ -284,7 +284,7 @@ class Controller:
                 await self._storage_failed(error)  # then it follows again, from where the log is
             else:
                 if self._storage.leads:
-                    self._take_up()
+                    self._begin_deciding()
                     self.fleet.resume()
                     self._reviews.sweep()
                     await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
@@ -331,7 +331,7 @@ class Controller:
             return
         self.reports.storage_recovered(self._storage.log.next_offset)
         if self._storage.leads:
-            self._take_up()  # the settings, too: what was to record them may be what could not be written
+            self._begin_deciding()  # the settings, too: what was to record them may be what could not be written
         self.fleet.resume()
         if survivors:
             self._notify(survivors)
