@@ -36,7 +36,7 @@ async def with_verdicts(
     The cluster is asked only about what the policies let through. Raises PolicyRunnerClosed.
     """
     judged = await _judged(commands, state.cluster.settings, policies)
-    return judged if cluster is None else await _cleared(judged, state, cluster)
+    return judged if cluster is None else await _dry_run(judged, state, cluster)
 
 
 async def _judged(
@@ -50,7 +50,7 @@ async def _judged(
     return [judged.get(command.topic, command) for command in commands]
 
 
-async def _cleared(commands: Sequence[TopicCommand], state: State, cluster: DryRunner) -> list[TopicCommand]:
+async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: DryRunner) -> list[TopicCommand]:
     """What would be refused here is put again as it is; of the rest the cluster is shown what would be decided."""
     planned: list[Planned] = []
     for command in commands:
