@@ -116,7 +116,7 @@ class Controller:
         self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
         self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
         """Of creates whose client went with another process, or was answered a storage error."""
-        self._reviews = Reconciler(lambda: self.store, self._review, self.decided, self.background)
+        self._reconciler = Reconciler(lambda: self.store, self._review, self.decided, self.background)
 
     # --- life
 
@@ -128,7 +128,7 @@ class Controller:
         if self._storage.leads:
             self._begin_deciding()
         self.fleet.start(self)
-        self._reviews.sweep()
+        self._reconciler.sweep()
 
     def _begin_deciding(self) -> None:
         settings, release = self._decide_by
@@ -151,7 +151,7 @@ class Controller:
         """Decide and answer what has been taken, then end. Creates that still wait stay in the log for the next
         start."""
         await self.fleet.stop()
-        self._reviews.stop()
+        self._reconciler.stop()
         self.refusals.stop()
         self._inbox.close()
         if self._task is not None:
@@ -210,7 +210,7 @@ class Controller:
 
     def is_settled(self) -> bool:
         """Whether every topic has been looked at since the last broker came or went."""
-        return self._reviews.idle
+        return self._reconciler.idle
 
     def submit_internal(self, command: AnyCommand) -> None:
         """Put a command that nobody waits for. Dropped while the log cannot be written, while another process leads,
@@ -286,7 +286,7 @@ class Controller:
                 if self._storage.leads:
                     self._begin_deciding()
                     self.fleet.resume()
-                    self._reviews.sweep()
+                    self._reconciler.sweep()
                     await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
             if self._inbox.closed.is_set() and not self._storage.leads:
                 return False
@@ -320,7 +320,7 @@ class Controller:
     def _notify(self, records: list[Recorded]) -> None:
         self.reports.decided(records)
         self.fleet.learn(records)
-        self._reviews.learn(records)
+        self._reconciler.learn(records)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer everything in flight, and decide nothing until the log can be written again."""
@@ -335,7 +335,7 @@ class Controller:
         self.fleet.resume()
         if survivors:
             self._notify(survivors)
-        self._reviews.sweep()
+        self._reconciler.sweep()
 
     # --- what its parts need of it
 
