@@ -36,9 +36,9 @@ from controller.engine.deadlines import Deadlines
 from controller.engine.decider import Decider
 from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
+from controller.engine.reconciler import Reconciler
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.reports import Reports
-from controller.engine.reviews import Reconciler
 from controller.engine.stamps import Stamps
 from controller.engine.storage import Flush, Storage
 from controller.machine.commands.commands import (

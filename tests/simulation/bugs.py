@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.engine.deadlines import Deadlines
-from controller.engine.reviews import Reviews
+from controller.engine.reconciler import Reviews
 from controller.engine.stamps import Stamps
 from events.names import ShardKey
 from tests.simulation.faulty_log import FaultyLog

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
-from controller.engine.reviews import Reviews
+from controller.engine.reconciler import Reviews
 from controller.machine.partitions import leadership, reports, rules
 from controller.machine.partitions.changes import Election
 from events.names import NO_LEADER
