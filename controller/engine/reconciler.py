@@ -1,15 +1,13 @@
-"""Topics looked at again when brokers come and go.
+"""Reconciles topics after broker changes.
 
-A broker event concerns every topic. Reviewing them all in one decision would hold up everybody, so a sweep walks
-through the topics in slices, puts a review of those that need one, and goes on when that is durable: others'
-commands get in between. A sweep that dies with the process is made good by the sweep at the next start: a review is a
-function of the state alone.
+A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep therefore walks
+through the topics in slices, submits ReconcileTopics for those that need it, and continues when that is durable. If the
+process dies during a sweep, the sweep at the next start completes it: the result depends on the state alone.
 
-Of real brokers it is known which topics they have replicas of: there a sweep goes through those alone. A simulated
-broker that comes can only help topics that lack something, and these are known, too.
+KRaft brokers have an index of the topics with replicas on them, so their sweep visits only those. A simulated broker
+that comes back can only help topics that are under-replicated, offline or pending, which are indexed too.
 
-The sweep by which a process begins is for the rare case that the one before died in the middle of its own: it leaves
-half of a core to all else.
+The sweep at the start covers the rare case that the process before died during a sweep. It uses at most half a core.
 """
 
 from __future__ import annotations
@@ -30,60 +28,57 @@ from events.names import BrokerId, TopicName, shard_key
 from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices, troubled_slices
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
-"""The configs by which it goes who may lead."""
+"""Configs that determine which replicas may lead."""
 _BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
-_OF_ONE_REAL_BROKER = frozenset(
+_ONE_KRAFT_BROKER = frozenset(
     {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
 )
-_OF_ALL_SIMULATED_BROKERS = frozenset(
-    {catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged}
-)
-_OF_ALL_REAL_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+_ALL_SIMULATED_BROKERS = frozenset({catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged})
+_ALL_KRAFT_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
 
 
 class Reconciler:
-    """Starts a sweep after broker events; one at a time, and once more from the beginning if brokers changed during
-    it.
+    """Runs one sweep at a time, and again from the beginning if brokers changed during it.
 
-    `store` gives the newest one, `review` puts a review of topics or of a span of one, `decided` waits until all that
-    was put is durable, `background` runs a sweep.
+    `store` returns the current store, `reconcile` submits the command for topics or a span of one topic, `decided`
+    waits until all submitted commands are durable, `background` starts a task.
     """
 
     def __init__(
         self,
         store: Callable[[], TopicStore],
-        review: Callable[[tuple[TopicName, ...], Span | None], None],
+        reconcile: Callable[[tuple[TopicName, ...], Span | None], None],
         decided: Callable[[], Awaitable[None]],
         background: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
     ) -> None:
         self._store = store
-        self._review = review
+        self._reconcile = reconcile
         self._decided = decided
         self._background = background
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._calm = False
-        """All topics are to be looked at, but nothing is known to have happened to them."""
+        """A sweep of all topics at low priority: nothing is known to have changed."""
         self._troubled = False
-        """Those that lack something may get it."""
+        """Sweep the topics that are under-replicated, offline or pending."""
         self._brokers: dict[BrokerId, None] = {}
-        """Real brokers that came or went, in order."""
+        """KRaft brokers that changed, in order."""
         self._configured: dict[TopicName, None] = {}
-        """Topics of very many partitions whose configs changed: others may lead, or be eligible."""
+        """Large topics whose configs changed which replicas may lead or are eligible."""
 
     def learn(self, records: Sequence[catalog.Recorded]) -> None:
-        """Sweep if a broker event is among the records."""
-        self._learn_of_configs(records)
+        """Start a sweep if a broker event is among the records."""
+        self._on_config_events(records)
         if has_real_brokers(self._store().durable_cluster):
-            self._learn_of_real_brokers(records)
+            self._on_kraft_broker_events(records)
             return
         kinds = {type(record.event) for record in records}
-        self._again = self._again or not kinds.isdisjoint(_OF_ALL_SIMULATED_BROKERS)
+        self._again = self._again or not kinds.isdisjoint(_ALL_SIMULATED_BROKERS)
         self._troubled = self._troubled or catalog.BrokerUnfenced in kinds
         if self._again or self._troubled:
             self._begin()
 
-    def _learn_of_configs(self, records: Sequence[catalog.Recorded]) -> None:
+    def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
             if type(record.event) is catalog.TopicConfigsChanged and _may_elect(record.event):
                 topic = self._store().durable_named(record.event.topic)
@@ -92,24 +87,24 @@ class Reconciler:
         if self._configured:
             self._begin()
 
-    def _learn_of_real_brokers(self, records: Sequence[catalog.Recorded]) -> None:
+    def _on_kraft_broker_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
             event = record.event
-            if type(event) in _OF_ONE_REAL_BROKER:
+            if type(event) in _ONE_KRAFT_BROKER:
                 self._brokers[event.broker_id] = None  # type: ignore[union-attr]
-            elif type(event) in _OF_ALL_REAL_BROKERS:
+            elif type(event) in _ALL_KRAFT_BROKERS:
                 self._again = True
         if self._again or self._brokers:
             self._begin()
 
     def sweep(self) -> None:
-        """Walk through all topics, as this process begins to decide, or again."""
+        """Sweep all topics at low priority."""
         self._calm = True
         self._begin()
 
     @property
     def idle(self) -> bool:
-        """Whether every topic has been looked at since the last broker event, as far as it is durable."""
+        """True if every topic has been reconciled since the last durable broker event."""
         return self._task is None or self._task.done()
 
     def _begin(self) -> None:
@@ -117,7 +112,6 @@ class Reconciler:
             self._task = self._background(self._sweep())
 
     def stop(self) -> None:
-        """End a sweep under way."""
         if self._task is not None:
             self._task.cancel()
 
@@ -131,7 +125,7 @@ class Reconciler:
             try:
                 await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_calm)
             except LogClosed:
-                return  # the log is being recovered, after which a sweep begins anyway
+                return  # the log is being recovered; a sweep follows
 
     async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_calm: bool) -> None:
         now_s = asyncio.get_running_loop().time
@@ -139,7 +133,7 @@ class Reconciler:
         for part in parts:
             in_need = self._in_need(part, configured)
             if in_need:
-                self._review(in_need, part.span)
+                self._reconcile(in_need, part.span)
             await asyncio.sleep(0)
             await self._decided()
             if is_calm and not self._again:
@@ -149,8 +143,8 @@ class Reconciler:
     def _of(
         self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], troubled: bool
     ) -> Iterator[list[Topic]]:
-        """Topics with new configs, and those that these real brokers concern: their own, those they may fill, and
-        those that wait for them. With `troubled` all that lack something, too."""
+        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. With
+        `troubled` also the under-replicated and offline ones."""
         store = self._store()
         keys = dict.fromkeys(map(shard_key, configured))
         for broker_id in brokers:
@@ -170,5 +164,5 @@ class Reconciler:
 
 
 def _may_elect(change: catalog.TopicConfigsChanged) -> bool:
-    """Whether others may lead by a topic's new configs: only then are all of its partitions looked at."""
+    """True if the config change affects which replicas may lead."""
     return change.before is None or any(name in _ELECT_BY for name, _ in set(change.configs) ^ set(change.before))

@@ -232,7 +232,7 @@ async def test_many_alike_are_one_line_and_one_event_and_a_count() -> None:
         await stage.settle(61)
         assert [event.count for event in stage.events(AsksRefused)] == [1, 499]
         await stage.controller.submit([poison_create(stage)])
-        assert stage.heard.lines[-1]["held_back"] == 499
+        assert stage.heard.lines[-1]["suppressed"] == 499
     await stage.controller.stop()
 
 

@@ -92,10 +92,10 @@ async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
 
 async def test_the_inbox_says_how_long_the_loop_has_not_gone_round() -> None:
     inbox, command = Inbox(), ReviewTopics(request_id=RequestId("r"), at_ms=0, topics=())
-    inbox.put((command, command, command))
+    inbox.enqueue((command, command, command))
     for straight in (1, 2, 3):
         assert await inbox.take(1) == [command]
-        assert inbox.straight == straight
-    asyncio.get_running_loop().call_soon(inbox.put, (command,))
+        assert inbox.takes_without_yield == straight
+    asyncio.get_running_loop().call_soon(inbox.enqueue, (command,))
     assert await inbox.take(1) == [command]
-    assert inbox.straight == 0
+    assert inbox.takes_without_yield == 0

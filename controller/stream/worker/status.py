@@ -99,14 +99,14 @@ class WorkerStatus:
         """A poison command is recorded as one. Of those alike one a minute has a log line."""
         self._faults += 1
         error = fault.error
-        held_back = self._log_limiter.passes(fault.partition if error is None else place_of(error))
-        if held_back is not None:
+        suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))
+        if suppressed is not None:
             self._log.error(
                 "command passed over",
                 partition=fault.partition,
                 offset=fault.offset,
                 why=fault.why,
-                held_back=held_back,
+                suppressed=suppressed,
                 trace=None if error is None else trace_of(error),
             )
 

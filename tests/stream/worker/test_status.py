@@ -32,6 +32,6 @@ async def test_of_faults_alike_one_a_minute_has_a_line_and_all_are_counted() -> 
         assert sum(len(str(line)) for line in lines) < 20_000
         await asyncio.sleep(61)
         status.passed_over(raised(300))
-        assert lines[-1]["held_back"] == 299
+        assert lines[-1]["suppressed"] == 299
     counts = {name: value for name, _, value in status.gauges()}
     assert counts["commands_passed_over"] == 601
