@@ -29,9 +29,9 @@ from controller.brokers.kraft.fleet import KraftFleet
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedFleet
 from controller.controller_api import ControllerApi
-from controller.engine.flushing import Flusher
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
+from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process

@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from controller.engine.flushing import FREE_AFTER_SLOW, WAIT_S, Flusher
 from controller.engine.inbox import Inbox
+from controller.engine.storage import FREE_AFTER_SLOW, WAIT_S, Flusher
 from controller.machine.commands.commands import ReviewTopics
 from events.logs.log import LogWriteError
 from events.names import RequestId
@@ -57,7 +57,7 @@ def goes_round(work: Coroutine[object, object, None]) -> bool:
 async def test_the_loop_waits_for_a_quick_disk(
     disk: SlowDisk, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.engine.flushing.WAIT_S", 600)  # no machine is so busy
+    monkeypatch.setattr("controller.engine.storage.WAIT_S", 600)  # no machine is so busy
     disk.may_go_on.set()
     assert not goes_round(flusher.flush_alone())
     assert (disk.flushes, disk.flushed) == (1, 1)
