@@ -31,9 +31,8 @@ from controller.brokers.port import Fleet, LeadLost, Replication
 from controller.controller_api import Reply, Standing
 from controller.engine import replies
 from controller.engine.background import Background
-from controller.engine.consulting import DryRunner, restamped, with_verdicts
 from controller.engine.deadlines import Deadlines
-from controller.engine.decider import Decider
+from controller.engine.decider import Decider, DryRunner, restamped, with_verdicts
 from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
 from controller.engine.reconciler import Reconciler

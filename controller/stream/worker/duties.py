@@ -16,8 +16,8 @@ import msgspec
 
 from controller.brokers.port import Fleet
 from controller.engine.background import Background
-from controller.engine.consulting import DryRunner
 from controller.engine.deadlines import Deadlines
+from controller.engine.decider import DryRunner
 from controller.engine.reconciler import Reconciler
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics

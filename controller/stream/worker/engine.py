@@ -29,7 +29,7 @@ from typing import Protocol
 
 import msgspec
 
-from controller.engine.consulting import DryRunner
+from controller.engine.decider import DryRunner
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.beginning import ArchiveOf

@@ -20,7 +20,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.consulting import DryRunner, with_verdicts
+from controller.engine.decider import DryRunner, with_verdicts
 from controller.engine.faults import NAME_CHARS_MAX, one_line
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand

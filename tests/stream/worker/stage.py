@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.engine.consulting import DryRunner
+from controller.engine.decider import DryRunner
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
