@@ -57,7 +57,7 @@ class LoopWatch:
         """What the loop was at, innermost first, at each look; with the beat that was overdue then."""
         self._causes: set[str] = set()
         self._logged_s = -LINE_EVERY_S
-        self._held_back = 0
+        self._suppressed = 0
         self._stopped = threading.Event()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,11 +104,11 @@ class LoopWatch:
     def _say(self, late_s: float, cause: str, where: tuple[str, ...]) -> None:
         now_s = self._clock_s()
         if now_s - self._logged_s < LINE_EVERY_S:
-            self._held_back += 1
+            self._suppressed += 1
             return
-        ms, held_back = round(late_s * 1000), self._held_back
-        self._log.warning("loop stood still", ms=ms, cause=cause, where=" < ".join(where), held_back=held_back)
-        self._logged_s, self._held_back = now_s, 0
+        ms, suppressed = round(late_s * 1000), self._suppressed
+        self._log.warning("loop stood still", ms=ms, cause=cause, where=" < ".join(where), suppressed=suppressed)
+        self._logged_s, self._suppressed = now_s, 0
 
     def _wall_ahead_ms(self) -> float:
         return self._wall_ms() - self._clock_s() * 1000

@@ -84,8 +84,8 @@ class PartitionBatch(msgspec.Struct):
 
 
 class PartitionDecider:
-    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `immediate_commands` gives
-    what brokers say of a command's events the moment that they are in the log: that is in the command's record, too."""
+    """Decides the commands of one partition on its state. `judge` and `cluster` give verdicts; `immediate_commands`
+    returns the brokers' commands that follow from a command's events; they are in the same record."""
 
     def __init__(
         self,
