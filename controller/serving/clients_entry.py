@@ -38,7 +38,7 @@ class _Observing(Protocol):
 
     def new_request_id(self, origin: str = "") -> RequestId: ...
 
-    def observe(self, command: AnyCommand) -> None: ...
+    def submit_internal(self, command: AnyCommand) -> None: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -112,7 +112,7 @@ class Entrance:
         waits for that: until it is in the log they are made up from a secret of the process."""
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
             request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
-            controller.observe(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
+            controller.submit_internal(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
 
     def http_logins(self) -> Logins:
         """How clients log in to HTTP."""

@@ -49,7 +49,7 @@ def stopped(tmp_path: Path) -> Stopped:
     async def live() -> None:
         log = open_log(tmp_path / "data")
         async with service(log=log) as one:
-            one.controller.observe(
+            one.controller.submit_internal(
                 DrawLoginSecret(
                     request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"s" * 9
                 )
@@ -58,7 +58,7 @@ def stopped(tmp_path: Path) -> Stopped:
                 await one.create(f"pay.t{number}")
             size, root = head_of(log)
             head = signer.signed(Head(log=CLUSTER_ID, size=size, root=root.hex(), at_ms=1_700_000_000_000))
-            one.controller.observe(
+            one.controller.submit_internal(
                 RecordHead(
                     request_id=one.controller.new_request_id(),
                     at_ms=one.controller.now_ms(),

@@ -89,7 +89,7 @@ async def test_leaves_are_the_events_and_secrets_are_hashes() -> None:
                 request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
             ),
         ):
-            one.controller.observe(command)
+            one.controller.submit_internal(command)
         await one.controller.decided()
         await one.create("t")
         hashes: list[bytes] = []

@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         while log.next_offset < 2 * HALF:
             await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
             await day.settled()
-        day.observe(RecordHead, **signed_head(log))
+        day.submit_internal(RecordHead, **signed_head(log))
         await day.settled()
         await day.controller.stop()
         log.close()

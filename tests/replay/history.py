@@ -148,9 +148,9 @@ class Day:
     def _common(self, **fields: Any) -> dict[str, Any]:
         return {"at_ms": self.controller.now_ms(), "principal": "User:ann", "client_id": "terraform", **fields}
 
-    def observe(self, kind: Any, **fields: Any) -> None:
+    def submit_internal(self, kind: Any, **fields: Any) -> None:
         """Something that nobody waits for."""
-        self.controller.observe(
+        self.controller.submit_internal(
             kind(request_id=self.controller.new_request_id("seen"), at_ms=self.controller.now_ms(), **fields)
         )
 
@@ -198,13 +198,13 @@ async def _changes_of_access(day: Day) -> None:
     upsert = access.ScramUpsert("bob", 2, 4096, bytes(16), bytes(range(64)), bytes(range(64)))
     await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
     await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
-    day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
+    day.submit_internal(access.DrawLoginSecret, secret=bytes(range(32)))
     await day.settled()
-    day.observe(commands.RecordHead, **signed_head(day.log))
+    day.submit_internal(commands.RecordHead, **signed_head(day.log))
     refused = AsksRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )
-    day.observe(access.RecordRefusals, refusals=(refused,))
+    day.submit_internal(access.RecordRefusals, refusals=(refused,))
     await day.settled()
 
 
@@ -221,9 +221,9 @@ async def _changes_of_brokers(day: Day) -> None:
     await day.live(1, 2, 3, 4)
     day.fleet.stop_broker(4)
     await day.live(1, 2, 3)
-    day.observe(commands.UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
+    day.submit_internal(commands.UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
     pairs = tuple(sorted({**SETTINGS, "num.partitions": "4"}.items()))
-    day.observe(commands.ChangeSettings, settings=pairs, release="1.0")
+    day.submit_internal(commands.ChangeSettings, settings=pairs, release="1.0")
     await day.settled()
 
 

@@ -61,7 +61,7 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
             head = signer.signed(head_of(part, controller.now_ms()))
         except (TreeBehind, LogError):
             continue
-        controller.observe(
+        controller.submit_internal(
             RecordHead(
                 **stamp(controller, "head"),
                 size=head.size,
