@@ -40,7 +40,7 @@ def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
 _is_kept_up = rules.is_kept_up
 
 BUGS: Final[Bugs] = {
-    "a broker is fenced, and leads on": [(Reconciler, "_learn_of_real_brokers", _nothing)],
+    "a broker is fenced, and leads on": [(Reconciler, "_on_kraft_broker_events", _nothing)],
     "a report of an in-sync set that is out of date counts": [(reports, "refusal", _of_any_epoch)],
     "a report of a broker's old incarnation counts": [(reports, "is_stale", lambda *_: False)],
     "a replica that is not in sync is elected, though nobody allows it": [
