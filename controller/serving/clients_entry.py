@@ -1,15 +1,27 @@
 """Listeners of a controller or a gateway: Kafka, HTTP with TLS, authentication, and reload on SIGHUP.
 
 Made before anything else, so that all that settings can get wrong is found before a folder is opened.
+
+Who can come in from elsewhere: what a start refuses, and what it warns of on the ready screen.
+
+Loopback is for whoever has an account on the machine. Beyond it everybody on the network comes in, so HTTP is not
+opened there without a login unless the settings say so outright.
+
+How many connections the limit on open files leaves room for: the log, its indexes and sockets of our own come first.
+
+A process that has spent its file descriptors on idle clients can no longer write its log.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import resource
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -18,15 +30,14 @@ from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
 from controller.http.metrics import Metrics
-from controller.http.reach import Logins
+from controller.http.reach import Logins, Reach
 from controller.kafka.messages import APIS
+from controller.kafka.server.connection_counts import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
-from controller.serving.exposure import reach_of, refuse_open_http, warnings
-from controller.serving.file_limits import connection_counts
-from controller.serving.listeners import Listening, http_logs_in, http_tls, plan, reload_tls
-from controller.settings.load import ServeSettings
+from controller.serving.listeners import Listener, Listening, http_logs_in, http_tls, plan, reload_tls
+from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.names import RequestId
 
@@ -141,3 +152,85 @@ class Entrance:
         """Count a request; what is not spoken goes by `other`."""
         name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
         self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)
+
+
+def is_open(host: str) -> bool:
+    """Whether others than this machine reach what listens on a host: an address or a name, empty for everywhere."""
+    try:
+        found = [host] if host else []
+        if host and not _is_address(host):
+            found = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+        return not found or not all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
+    except OSError:
+        return True  # a name that does not resolve: what listens there says so
+
+
+def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], host: str) -> None:
+    """Raise SettingsError where HTTP would be open to others without a login, and nobody said that it is to be."""
+    if settings.http_authentication == "none" or http_logs_in(settings, listeners) or not is_open(host):
+        return
+    raise SettingsError(
+        f"HTTP would listen on {host or 'every address'}, beyond this machine, and nobody has to log in: listen on "
+        "127.0.0.1, or set http.authentication=required (users.file has who may come in), or http.authentication=none "
+        "if everybody who reaches it may do what it offers"
+    )
+
+
+def warnings(
+    settings: ServeSettings, listeners: Sequence[Listener], addresses: Sequence[str], http_host: str, http: str
+) -> Iterator[str]:
+    """Lines for the ready screen. `addresses` are where the listeners listen, `http` where HTTP does."""
+    everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
+    for listener, address in zip(listeners, addresses, strict=True):
+        certified = listener.tls is not None and listener.tls.settings.client_auth == "required"
+        if not listener.logs_in and not certified and is_open(listener.endpoint.host):
+            yield f"warning: nobody logs in to listener {listener.endpoint.name}: whoever reaches {address} {everybody}"
+    if not is_open(http_host):
+        return
+    if not http_logs_in(settings, listeners):
+        yield f"warning: nobody logs in to HTTP: whoever reaches {http} {everybody}"
+    elif settings.http_security_protocol == "PLAINTEXT":
+        yield f"warning: HTTP takes passwords and tokens in clear at {http}: set http.security.protocol=SSL"
+
+
+def reach_of(settings: ServeSettings) -> Reach:
+    """By which names HTTP is reached, and through whom."""
+    advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
+    listened = {endpoint.host.lower() for endpoint in settings.listeners}
+    proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
+    return Reach(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+KEPT_MAX: Final = 2048
+"""File descriptors that are never given to connections: a RocksDB opens at most 512 tables; gateways have several."""
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit on open files to the hard one; the limit that holds then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):  # more than the system's own limit: what there is must do
+            hard = soft
+    return UNLIMITED if hard == resource.RLIM_INFINITY else hard
+
+
+def connection_counts(settings: ServeSettings) -> ConnectionCounts:
+    """The limits on connections of all doors together: those of the settings, within what open files allow."""
+    limit = raise_file_limit()
+    room = limit - min(KEPT_MAX, limit // 2)
+    if settings.max_connections != UNLIMITED and settings.max_connections > room:
+        structlog.get_logger("topicwright").warning(
+            "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,
+            open_files=limit,
+        )  # fmt: skip
+    return ConnectionCounts(settings.max_connections_per_ip, settings.max_connections_per_ip_overrides, room)
