@@ -39,7 +39,7 @@ from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.controller_registration import ControllerRegistrationRequest
 from controller.release import RELEASE
-from controller.serving.loop_guard import LoopGuard
+from controller.serving.loop_watch import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
