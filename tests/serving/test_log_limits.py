@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.serving.log_limits import CHARACTERS_MAX, LINES_AT_ONCE, LINES_PER_S, LogLimits
+from controller.serving.log_lines import CHARACTERS_MAX, LINES_AT_ONCE, LINES_PER_S, LogLimits
 
 
 class Log:
