@@ -38,8 +38,7 @@ from controller.serving import process
 from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.cluster_ports import ClusterPorts
-from controller.serving.history.archiving import archiving
-from controller.serving.history.log_heads import build_tree, head_signer, sign_heads
+from controller.serving.history.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster

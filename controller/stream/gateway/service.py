@@ -29,8 +29,7 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.cluster_ports import ClusterPorts
-from controller.serving.history.archiving import dropping
-from controller.serving.history.log_heads import head_signer
+from controller.serving.history.archiving import dropping, head_signer
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,

@@ -30,7 +30,7 @@ from controller.release import RELEASE
 from controller.serving.clients_entry import Address
 from controller.serving.exposure import is_open, reach_of
 from controller.serving.file_limits import connection_counts
-from controller.serving.history.log_heads import head_signer
+from controller.serving.history.archiving import head_signer
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
