@@ -27,8 +27,7 @@ from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
-from controller.serving.clients_entry import Address
-from controller.serving.exposure import is_open, reach_of
+from controller.serving.clients_entry import Address, is_open, reach_of
 from controller.serving.file_limits import connection_counts
 from controller.serving.history.archiving import head_signer
 from controller.serving.log_lines import write_lines
