@@ -35,9 +35,8 @@ from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
-from controller.serving.broker_ports import BrokerDoors
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import ClusterPorts
+from controller.serving.cluster_ports import BrokerDoors, ClusterPorts
 from controller.serving.history.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
