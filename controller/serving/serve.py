@@ -35,9 +35,9 @@ from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
+from controller.serving.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.cluster_ports import BrokerDoors, ClusterPorts
-from controller.serving.history.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster

@@ -12,7 +12,7 @@ import pytest
 
 from controller.http.server import HttpServer
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
-from controller.serving.history.archiving import build_tree, sign_heads
+from controller.serving.archiving import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
 from events.logs.heads import Head, HeadSigner

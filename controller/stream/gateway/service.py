@@ -27,9 +27,9 @@ from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
+from controller.serving.archiving import dropping, head_signer
 from controller.serving.clients_entry import Address, Entrance
 from controller.serving.cluster_ports import ClusterPorts
-from controller.serving.history.archiving import dropping, head_signer
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from controller.serving.history.archiving import archive_place
+from controller.serving.archiving import archive_place
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, fetch_base

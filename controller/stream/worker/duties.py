@@ -22,7 +22,7 @@ from controller.engine.reconciler import Reconciler
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReviewTopics
 from controller.machine.partitions.blocks import Span
-from controller.serving.history.archiving import sign_heads
+from controller.serving.archiving import sign_heads
 from controller.stream.log.commands_topic import encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaTrouble, Transport

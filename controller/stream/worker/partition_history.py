@@ -16,7 +16,7 @@ from contextlib import closing
 import structlog
 
 from controller.engine.background import Background
-from controller.serving.history.archiving import Archiving, Keeping
+from controller.serving.archiving import Archiving, Keeping
 from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots

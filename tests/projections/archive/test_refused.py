@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.history.archiving import Archiving, Keeping
+from controller.serving.archiving import Archiving, Keeping
 from controller.settings.load import load_settings
 from events.logs.archive import place
 from events.logs.archive.manifest import (

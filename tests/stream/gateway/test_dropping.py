@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.history import archiving
-from controller.serving.history.archiving import dropping
+from controller.serving import archiving
+from controller.serving.archiving import dropping
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from controller.cli.main import main
-from controller.serving.history import archiving
+from controller.serving import archiving
 from events.logs.archive.base import Base, bases, fetch_base, put_base
 from events.logs.heads import Head
 from events.logs.merkle import Frontier

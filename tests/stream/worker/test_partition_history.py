@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.serving.history import archiving
+from controller.serving import archiving
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.beginning import BeginningGone, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
