@@ -1,11 +1,11 @@
-"""Archiving beside deciding: closed stretches of the log go to where `log.archive.url` says, and what is archived and
-old goes from the data folder. Of a log that another process archives only the latter is done here.
+"""Archiving next to deciding, and the signed tree heads of the log.
 
-Reading, packing and talking to the store are done in a thread of their own, with rests; what the log keeps of it is
-written on the loop, in slices of some milliseconds. Whatever fails is shown (a log line, a metric, the health line) and
-tried again; deciding goes on.
+Closed segments of the log are written to `log.archive.url`. Archived events past retention are dropped from the data
+folder. If another process archives the same log, only dropping is done here. Reading, packing and uploading run in a
+thread of their own, with pauses. The notes about them are written with the log, on the loop, in slices of some
+milliseconds. A failure is shown in a log line, a metric and the health output, and retried; deciding continues.
 
-The tree of a log, made for a log from before that has none, and the heads of it that are signed every so often.
+A log without a Merkle tree gets one in the background. With a signing key, a signed tree head is recorded at intervals.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Listeners of a controller or a gateway: Kafka, HTTP with TLS, authentication, and reload on SIGHUP.
 
-Made before anything else, so that all that settings can get wrong is found before a folder is opened.
+They are created before anything else, so that every settings error is reported before a folder is opened.
 
-Who can come in from elsewhere: what a start refuses, and what it warns of on the ready screen.
+Only users of this machine reach loopback. Beyond it, anyone on the network connects, so HTTP does not listen there
+without authentication unless the settings allow it explicitly. The ready screen warns of other open listeners.
 
-Loopback is for whoever has an account on the machine. Beyond it everybody on the network comes in, so HTTP is not
-opened there without a login unless the settings say so outright.
-
-How many connections the limit on open files leaves room for: the log, its indexes and sockets of our own come first.
-
-A process that has spent its file descriptors on idle clients can no longer write its log.
+A process whose file descriptors are all used by idle clients cannot write its log. Connections are therefore limited so
+that the log, its indexes and our own sockets always have descriptors.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ from events.names import RequestId
 
 
 class _Observing(Protocol):
-    """Who takes commands that nobody waits for."""
+    """A port for commands without a client."""
 
     def now_ms(self) -> int: ...
 
@@ -53,7 +50,7 @@ class _Observing(Protocol):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen."""
+    """Host and port of a listener."""
 
     host: str
     port: int
@@ -63,7 +60,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Entrance:
-    """The ways in, with who may use them. Raises SettingsError and UsersFileError when made."""
+    """The listeners and their authentication. The constructor raises SettingsError and UsersFileError."""
 
     def __init__(
         self,
@@ -74,8 +71,7 @@ class Entrance:
         cluster: Callable[[], Cluster],
         name: str = "PLAINTEXT",
     ) -> None:
-        """`default`, called `name`, is the listener of settings that name none; `cluster` gives what is durable of the
-        cluster."""
+        """`default`, called `name`, is the listener if the settings name none; `cluster` returns the durable state."""
         self._settings = settings
         self._http_host = http.host
         self._metrics = metrics
@@ -99,16 +95,16 @@ class Entrance:
 
     @property
     def address(self) -> Address:
-        """Where the first listener listens."""
+        """Address of the first listener."""
         return Address(self.listeners[0].endpoint.host, self.listening.servers[0].port)
 
     @property
     def advertised(self) -> Endpoint:
-        """Where clients reach the first listener."""
+        """Advertised address of the first listener."""
         return self.listening.advertised[0]
 
     def authorizer(self) -> Authorizer | None:
-        """Who may do what, by settings and the entries of the log; None where everything is allowed."""
+        """The authorizer of the settings; None if everything is allowed."""
         settings = self._settings
         if not settings.authorizer_class_name:
             return None
@@ -119,27 +115,26 @@ class Entrance:
         )
 
     def draw_login_secret(self, controller: _Observing) -> None:
-        """See to it that salts of unknown users are made up from a secret of the log, where logins show any. Nobody
-        waits for that: until it is in the log they are made up from a secret of the process."""
+        """Submit a secret for the fake SCRAM salts of unknown users, if a listener needs one. Until it is in the log,
+        a secret of this process is used."""
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
             request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
             controller.submit_internal(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
 
     def http_logins(self) -> Logins:
-        """How clients log in to HTTP."""
+        """HTTP authentication."""
         settings = self._settings
         required = http_logs_in(settings, self.listeners)
         return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
     def ready_line(self, http: Address) -> str:
-        """What is printed once requests are taken; with each listener, if the settings name them, and with what is open
-        to others."""
+        """The line printed when requests are accepted: listeners, and warnings about open ones."""
         ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
         addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
         return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self._http_host, str(http))])
 
     def reload(self) -> None:
-        """Read certificates and users anew (SIGHUP). Connections that there are stay as they are."""
+        """Read certificates and users again (SIGHUP). Open connections are unchanged."""
         self.listening.reload()
         if self.http_tls is not None:
             reload_tls(self.http_tls, "HTTP")
@@ -149,52 +144,52 @@ class Entrance:
             structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
 
     def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        """Count a request; what is not spoken goes by `other`."""
+        """Count a request; unsupported APIs and versions count as `other`."""
         name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
         self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)
 
 
 def is_open(host: str) -> bool:
-    """Whether others than this machine reach what listens on a host: an address or a name, empty for everywhere."""
+    """True if other machines can reach a listener on this host: an address, a name, or empty for every address."""
     try:
         found = [host] if host else []
         if host and not _is_address(host):
             found = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
         return not found or not all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
     except OSError:
-        return True  # a name that does not resolve: what listens there says so
+        return True  # the name does not resolve: binding reports it
 
 
 def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], host: str) -> None:
-    """Raise SettingsError where HTTP would be open to others without a login, and nobody said that it is to be."""
+    """Raise SettingsError if HTTP would be open to other machines without authentication, unless the settings allow it."""
     if settings.http_authentication == "none" or http_logs_in(settings, listeners) or not is_open(host):
         return
     raise SettingsError(
-        f"HTTP would listen on {host or 'every address'}, beyond this machine, and nobody has to log in: listen on "
-        "127.0.0.1, or set http.authentication=required (users.file has who may come in), or http.authentication=none "
-        "if everybody who reaches it may do what it offers"
+        f"HTTP would listen on {host or 'every address'}, open to other machines without authentication: listen on "
+        "127.0.0.1, or set http.authentication=required (with users in users.file), or http.authentication=none "
+        "to allow unauthenticated access"
     )
 
 
 def warnings(
     settings: ServeSettings, listeners: Sequence[Listener], addresses: Sequence[str], http_host: str, http: str
 ) -> Iterator[str]:
-    """Lines for the ready screen. `addresses` are where the listeners listen, `http` where HTTP does."""
+    """Warnings for the ready screen; `addresses` of the listeners, `http` of HTTP."""
     everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
     for listener, address in zip(listeners, addresses, strict=True):
         certified = listener.tls is not None and listener.tls.settings.client_auth == "required"
         if not listener.logs_in and not certified and is_open(listener.endpoint.host):
-            yield f"warning: nobody logs in to listener {listener.endpoint.name}: whoever reaches {address} {everybody}"
+            yield f"warning: listener {listener.endpoint.name} has no authentication: whoever reaches {address} {everybody}"
     if not is_open(http_host):
         return
     if not http_logs_in(settings, listeners):
-        yield f"warning: nobody logs in to HTTP: whoever reaches {http} {everybody}"
+        yield f"warning: HTTP has no authentication: whoever reaches {http} {everybody}"
     elif settings.http_security_protocol == "PLAINTEXT":
-        yield f"warning: HTTP takes passwords and tokens in clear at {http}: set http.security.protocol=SSL"
+        yield f"warning: HTTP accepts unencrypted passwords and tokens at {http}: set http.security.protocol=SSL"
 
 
 def reach_of(settings: ServeSettings) -> Reach:
-    """By which names HTTP is reached, and through whom."""
+    """Host names and trusted proxies of HTTP."""
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
     proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
@@ -209,25 +204,25 @@ def _is_address(host: str) -> bool:
     return True
 
 
-KEPT_MAX: Final = 2048
-"""File descriptors that are never given to connections: a RocksDB opens at most 512 tables; gateways have several."""
+RESERVED_MAX: Final = 2048
+"""File descriptors reserved for the log: a RocksDB opens at most 512 tables, and gateways have several."""
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit on open files to the hard one; the limit that holds then."""
+    """Raise the soft limit on open files to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):  # more than the system's own limit: what there is must do
+        except (OSError, ValueError):  # above the system limit: keep the soft limit
             hard = soft
     return UNLIMITED if hard == resource.RLIM_INFINITY else hard
 
 
 def connection_counts(settings: ServeSettings) -> ConnectionCounts:
-    """The limits on connections of all doors together: those of the settings, within what open files allow."""
+    """Connection limits of all listeners together: those of the settings, within the limit on open files."""
     limit = raise_file_limit()
-    room = limit - min(KEPT_MAX, limit // 2)
+    room = limit - min(RESERVED_MAX, limit // 2)
     if settings.max_connections != UNLIMITED and settings.max_connections > room:
         structlog.get_logger("topicwright").warning(
             "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,

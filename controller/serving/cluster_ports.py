@@ -1,17 +1,15 @@
-"""A listener here for each broker of the target cluster (`cluster.broker.ports`), so that admin clients reach every
-broker through this process and each change of a topic is decided here, whichever broker the client chose for it.
+"""Listeners for single brokers.
 
-Constraints:
-- brokers get ports in the order in which they are met, because a port computed from the id would need endless ranges;
-- a port stays a broker's own: it is remembered in the data folder, so that clients find it again after a restart;
-- a port opens when its broker is first shown to a client: a new broker needs no restart.
+`BrokerListeners` has one listener for each broker of the target cluster (`cluster.broker.ports`). Admin clients reach
+every broker through this process, and every change of a topic is decided here, whichever broker the client chose.
+- Brokers get ports in the order in which they are met: a port computed from the id would need endless ranges.
+- A port stays with its broker. It is stored in the data folder, so that clients find it again after a restart.
+- A port opens when its broker is first shown to a client. A new broker needs no restart.
+- A port of a broker that is no longer registered goes to a new broker once no other port is free.
 
-A port of a broker that is no longer registered goes to a new broker once no other port is free.
-
-A port for each simulated broker (`simulated.broker.listeners`), open while the broker runs.
-
-A broker's listener is what KIP-4 wants of a broker: it shows the topics that this broker has applied, and sends admin
-requests away with NOT_CONTROLLER. A broker that dies cuts its clients off; it comes back at the same port.
+`SimulatedBrokerListeners` has one for each simulated broker (`simulated.broker.listeners`), open while the broker runs.
+As KIP-4 requires of a broker, it shows the topics that this broker has applied and answers admin requests with
+NOT_CONTROLLER. A broker that dies closes its connections; it returns at the same port.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTab
 
 
 class ClusterPorts:
-    """The listeners of the cluster's brokers, one for each of the process's own listeners."""
+    """A listener for each broker of the target cluster, at each listener of the process."""
 
     def __init__(self, folder: Path, ports: range, listening: Listening) -> None:
         """`ports` are those that may be taken. Raises SettingsError for a file that is not one of ports."""
@@ -175,11 +173,11 @@ def _write(file: Path, ports: Mapping[str, int]) -> None:
 
 
 MakeServer = Callable[[str, int], KafkaServer]
-"""A server, not started, for a host and port."""
+"""Makes a server for a host and port, not started."""
 
 
 class BrokerDoors:
-    """The listeners of a simulated fleet's brokers; the fleet calls it when a broker starts or stops."""
+    """A listener for each simulated broker, notified when a broker starts or stops."""
 
     def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedFleet, make_server: MakeServer) -> None:
         self._host = host
@@ -190,14 +188,14 @@ class BrokerDoors:
         self._versions_max: dict[str, int] = {}
         self._servers: dict[BrokerId, KafkaServer] = {}
         self._kept: dict[BrokerId, socket.socket] = {}
-        """The ports of brokers that do not listen, bound so that nobody else takes them: clients are refused."""
+        """Ports of stopped brokers, bound so that no other process takes them; connections are refused."""
         self._turns: dict[BrokerId, asyncio.Task[None]] = {}
         fleet.on_life = self._turn
         for broker in fleet.brokers.values():
             self._reserve(broker.broker_id)
 
     async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
-        """Let clients in: the brokers are registered."""
+        """Accept clients; the brokers are registered."""
         self._api, self._versions_max = api, versions_max
         for broker in self._fleet.brokers.values():
             self._turn(broker)
@@ -205,11 +203,11 @@ class BrokerDoors:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected to brokers."""
+        """Number of open client connections."""
         return sum(server.connections for server in self._servers.values())
 
     async def stop(self, deadline_s: float) -> None:
-        """Close every listener; answers in flight may take until the deadline."""
+        """Close every listener; responses in flight may take until the deadline."""
         self._fleet.on_life = None
         await asyncio.gather(*self._turns.values())
         servers, self._servers = list(self._servers.values()), {}
@@ -218,7 +216,7 @@ class BrokerDoors:
             kept.close()
 
     def _turn(self, broker: SimulatedBroker) -> None:
-        """A broker has started or stopped: follow it, one turn after another."""
+        """Open or close the listener of a broker that started or stopped, in order."""
         if broker.broker_id not in self._fleet.endpoints:
             self._reserve(broker.broker_id)
         if self._api is not None:
@@ -226,7 +224,7 @@ class BrokerDoors:
             self._turns[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
 
     def _reserve(self, broker_id: BrokerId) -> None:
-        """Take a free port for a broker, before it registers."""
+        """Bind a free port for a broker before it registers."""
         port = self._keep(broker_id, 0)
         self._fleet.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
 

@@ -1,12 +1,11 @@
 """Log lines: JSON on standard error, through structlog, and in bulk for decisions.
 
-What cannot be written is dropped: a full disk or a closed pipe behind standard error must not stop the controller,
-which may be about to say why it cannot write its own log.
+Lines that cannot be written are dropped: a full disk or a closed pipe behind standard error must not stop the
+controller, which may be about to log why it cannot write its own log.
 
-A bound on log lines: clients and peers cause many kinds of them, and could fill a disk without a login.
-
-The text of a line (`event`) is its kind, so it holds nothing that others send. Of each kind LINES_AT_ONCE are written
-at once and LINES_PER_S later on; the next one after a gap says how many were left out. Values are cut, but not `trace`.
+Clients and peers cause log lines without authentication, so their rate is bounded. The text (`event`) of a line is its
+kind and contains nothing that a client sent. Of each kind LINES_AT_ONCE are written immediately and then LINES_PER_S;
+the next line reports how many were left out. Long values are truncated, except `trace`.
 """
 
 from __future__ import annotations
@@ -71,13 +70,12 @@ def write_lines(lines: bytes) -> None:
 
 
 class _LineLogger:
-    """Where structlog's lines end: whatever their level, they have been filtered and rendered."""
+    """Writes rendered lines; structlog has filtered them by level."""
 
     def __init__(self, *_: object) -> None:
         pass
 
     def msg(self, line: str) -> None:
-        """Write one line."""
         write_lines(line.encode("utf-8", "replace") + b"\n")
 
     log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
@@ -90,11 +88,9 @@ class SnapshotLines:
         self._log = log
 
     def snapshot_taken(self, offset: int, size: int) -> None:
-        """There is one more, of so many bytes."""
         self._log.info("snapshot taken", offset=offset, bytes=size)
 
     def snapshot_failed(self, why: str) -> None:
-        """One could not be taken, or had to be thrown away."""
         self._log.warning("no snapshot", why=why)
 
 
@@ -109,7 +105,7 @@ class _ToLogLines(logging.Handler):
 
 
 def forward_foreign_logs() -> None:
-    """From now on warnings and errors of Kafka's clients and of Faust are log lines like all others."""
+    """Write warnings and errors of Kafka clients and Faust as JSON log lines."""
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
         logger.propagate = False
@@ -124,7 +120,7 @@ CHARACTERS_MAX: Final = 500
 
 
 class _Allowance:
-    """How many lines of one kind may be written now."""
+    """The rate limit of one kind of lines."""
 
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
@@ -132,7 +128,6 @@ class _Allowance:
         self.left_out = 0
 
     def take(self, now_s: float) -> bool:
-        """Whether one more line may be written."""
         self.lines = min(LINES_AT_ONCE, self.lines + (now_s - self.at_s) * LINES_PER_S)
         self.at_s = now_s
         if self.lines < 1:
@@ -143,14 +138,14 @@ class _Allowance:
 
 
 class LogLimits:
-    """A processor of structlog; `clock` gives seconds that never go back."""
+    """A structlog processor; `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._allowances: dict[str, _Allowance] = {}
 
     def __call__(self, _: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """The line as it is to be written. Raises DropEvent for one too many."""
+        """Return the truncated line. Raises DropEvent if it exceeds the rate."""
         kind = line["event"]
         now_s = self._clock()
         allowance = self._allowances.setdefault(kind, _Allowance(now_s))

@@ -1,7 +1,7 @@
-"""Reaching the cluster that carries decisions out, before anything starts: who it is, and what its brokers speak.
+"""Connects to the target cluster at the start: its id, and the API versions of its brokers.
 
-The log is the history of one cluster and bears its id, so the cluster is asked for it first. A cluster that cannot be
-reached at the start is an error that names its cause; one that goes later is waited for.
+The log is the history of one cluster and contains its id, so the id is needed first. If the cluster cannot be reached
+at the start, an error names the cause. If it becomes unreachable later, the process waits for it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from events.catalog import Configs, Recorded
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
 CARRIES_OUT = ("cluster.carries.out", "true")
-"""Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the fleet."""
+"""Recorded with the settings, because decisions depend on it; set by the choice of brokers only."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 NOT_OURS = ("bootstrap.servers", "client.id")
 
 
 class ReachedCluster(msgspec.Struct, frozen=True):
-    """A cluster that answers."""
+    """A connected target cluster."""
 
     link: ClusterLink
     cluster_id: str
@@ -41,12 +41,11 @@ class ReachedCluster(msgspec.Struct, frozen=True):
         settings: ServeSettings,
         log: FilteringBoundLogger,
     ) -> ClusterFleet:
-        """The cluster as a fleet."""
         return ClusterFleet(self.link, history, watch_times(settings), log, recent=recent)
 
 
 def watch_times(settings: ServeSettings) -> WatchTimes:
-    """How often the cluster is to be looked at."""
+    """The polling intervals."""
     return WatchTimes(
         topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
     )
@@ -66,8 +65,8 @@ async def reach_as(
     within_s: float = REACH_WITHIN_S,
     check: Callable[[Look], None] = lambda _: None,
 ) -> ReachedCluster:
-    """Connect to a cluster; `check` sees the first look at it. Raises SettingsError where it does not take the
-    credentials, ClusterUnreachable, and what `check` raises."""
+    """Connect to a cluster and call `check` with its first description. Raises SettingsError for wrong credentials,
+    ClusterUnreachable, and what `check` raises."""
     link = ClusterLink(bootstrap, security)
     try:
         look = await _first_look(link, bootstrap, log, within_s)
@@ -130,12 +129,12 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogg
 def _check(look: Look, settings: ServeSettings) -> None:
     if settings.cluster_id is not None and settings.cluster_id != look.cluster_id:
         raise SettingsError(
-            f"cluster.id={settings.cluster_id} is not the id of the cluster that carries decisions out, which is "
-            f"{look.cluster_id}: leave cluster.id out"
+            f"cluster.id={settings.cluster_id} is not the id of the target cluster, which is {look.cluster_id}: "
+            "remove cluster.id"
         )
     if any(broker.broker_id == settings.node_id for broker in look.brokers):
         ids = ", ".join(str(broker.broker_id) for broker in look.brokers)
         raise SettingsError(
-            f"node.id={settings.node_id} is the id of a broker of the cluster ({ids}), and the controller is a node "
-            "beside them: choose another"
+            f"node.id={settings.node_id} is the id of a broker of the target cluster ({ids}): choose another, "
+            "because the controller is an additional node"
         )
