@@ -43,7 +43,7 @@ ANY = range(1)
 MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTable]
 
 
-class ClusterPorts:
+class BrokerListeners:
     """A listener for each broker of the target cluster, at each listener of the process."""
 
     def __init__(self, folder: Path, ports: range, listening: Listening) -> None:

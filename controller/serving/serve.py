@@ -37,7 +37,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import BrokerDoors, ClusterPorts
+from controller.serving.cluster_ports import BrokerDoors, BrokerListeners
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
@@ -136,7 +136,7 @@ class Service:
             SnapshotLines(self._log),
         )
         self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
-        self._ports = ClusterPorts(self.options.data, settings.cluster_broker_ports, self._entrance.listening)
+        self._ports = BrokerListeners(self.options.data, settings.cluster_broker_ports, self._entrance.listening)
         await self._entrance.listening.start()
         if self._cluster is not None:
             await self._ports.start()

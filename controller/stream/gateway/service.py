@@ -29,7 +29,7 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.archiving import dropping, head_signer
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import ClusterPorts
+from controller.serving.cluster_ports import BrokerListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,
@@ -148,7 +148,7 @@ class GatewayService:
         """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
         had."""
         options, settings, entrance = self.options, self.options.settings, self._entrance
-        self._ports = ClusterPorts(options.data, settings.cluster_broker_ports, entrance.listening)
+        self._ports = BrokerListeners(options.data, settings.cluster_broker_ports, entrance.listening)
         await entrance.listening.start()
         await self._ports.start()
         self._make_node()
