@@ -176,7 +176,7 @@ MakeServer = Callable[[str, int], KafkaServer]
 """Makes a server for a host and port, not started."""
 
 
-class BrokerDoors:
+class SimulatedBrokerListeners:
     """A listener for each simulated broker, notified when a broker starts or stops."""
 
     def __init__(self, host: str, advertised: Endpoint, fleet: SimulatedFleet, make_server: MakeServer) -> None:

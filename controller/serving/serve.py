@@ -37,7 +37,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import archiving, build_tree, head_signer, sign_heads
 from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import BrokerDoors, BrokerListeners
+from controller.serving.cluster_ports import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
@@ -273,7 +273,7 @@ class Service:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self.api.static_configs = settings.static_configs()
-        self._doors: BrokerDoors | None = None
+        self._doors: SimulatedBrokerListeners | None = None
         if self._member is not None:
             member = self._member
             self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
@@ -286,7 +286,7 @@ class Service:
         self.fleet.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])
-            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.fleet, make_server)
+            self._doors = SimulatedBrokerListeners(listening.servers[0].host, advertised, self.fleet, make_server)
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
