@@ -40,7 +40,7 @@ def _checked(options: argparse.Namespace) -> int:
     from controller.machine.state import Cluster
     from controller.policy.loading import SETTING, load_policies
     from controller.policy.rules import FILE_SETTING, TopicRules
-    from controller.serving.clients_entry import Address, Entrance
+    from controller.serving.clients_entry import Address, ClientListeners
     from controller.settings.load import load_settings
 
     overrides = list(options.set)
@@ -49,7 +49,7 @@ def _checked(options: argparse.Namespace) -> int:
     settings = load_settings(options.config, overrides)
     chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
     local = Address("127.0.0.1", 0)
-    entrance = Entrance(settings, local, local, Metrics(), Cluster)
+    entrance = ClientListeners(settings, local, local, Metrics(), Cluster)
     entrance.users.close()
     chain.close()
     if settings.ignored:

@@ -59,7 +59,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-class Entrance:
+class ClientListeners:
     """The listeners and their authentication. The constructor raises SettingsError and UsersFileError."""
 
     def __init__(

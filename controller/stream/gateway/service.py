@@ -28,7 +28,7 @@ from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.archiving import dropping, head_signer
-from controller.serving.clients_entry import Address, Entrance
+from controller.serving.clients_entry import Address, ClientListeners
 from controller.serving.cluster_ports import BrokerListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
@@ -102,7 +102,7 @@ class GatewayService:
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
-        self._entrance = Entrance(
+        self._entrance = ClientListeners(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         archive = archive_of(options.settings)
