@@ -89,7 +89,7 @@ class Service:
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
-        self._entrance = ClientListeners(
+        self._clients = ClientListeners(
             options.settings,
             options.kafka,
             options.http,
@@ -99,7 +99,7 @@ class Service:
         )
         self._member: Member | None = None
         if options.kraft:
-            protocol = self._entrance.listeners[0].protocol
+            protocol = self._clients.listeners[0].protocol
             self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
         """Open from the start on."""
@@ -136,12 +136,12 @@ class Service:
             SnapshotLines(self._log),
         )
         self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
-        self._ports = BrokerListeners(self.options.data, settings.cluster_broker_ports, self._entrance.listening)
-        await self._entrance.listening.start()
+        self._ports = BrokerListeners(self.options.data, settings.cluster_broker_ports, self._clients.listening)
+        await self._clients.listening.start()
         if self._cluster is not None:
             await self._ports.start()
         if member is not None:
-            member.open(self.log, self._entrance.advertised, self._flusher.flush)
+            member.open(self.log, self._clients.advertised, self._flusher.flush)
         self.fleet = self._make_fleet()
         self.controller = Controller(
             self.log,
@@ -166,7 +166,7 @@ class Service:
         if isinstance(self.fleet, KraftFleet):
             await self._take_part(self.fleet)
         else:
-            self._entrance.draw_login_secret(self.controller)
+            self._clients.draw_login_secret(self.controller)
             if isinstance(self.fleet, ClusterFleet):
                 await self.fleet.looked()
             await self.controller.decided()
@@ -188,13 +188,13 @@ class Service:
         assert member is not None, "a fleet of real brokers is led with a vote"
 
         def take_up() -> None:
-            self._entrance.draw_login_secret(controller)
+            self._clients.draw_login_secret(controller)
             member.register()
 
         fleet.on_lead = take_up
         self.metrics.watch(member.gauges)
         self.metrics.watch(fleet.gauges)
-        listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
+        listening, settings, name = self._clients.listening, self.options.settings, self._clients.advertised.name
         handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
         listening.open(self.api, dict(settings.api_versions_max), handlers)
         member.start(controller.background)
@@ -222,10 +222,10 @@ class Service:
             self.fleet,
             Questions([self._query]),
             self.metrics,
-            tls=self._entrance.http_tls,
-            logins=self._entrance.http_logins(),
-            reach=self._entrance.reach,
-            counts=self._entrance.counts,
+            tls=self._clients.http_tls,
+            logins=self._clients.http_logins(),
+            reach=self._clients.reach,
+            counts=self._clients.counts,
             sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
@@ -262,7 +262,7 @@ class Service:
 
     def _make_api(self) -> None:
         settings = self.options.settings
-        entrance, listening = self._entrance, self._entrance.listening
+        entrance, listening = self._clients, self._clients.listening
         advertised = entrance.advertised
         self.api = ControllerApi(
             self.controller,
@@ -290,7 +290,7 @@ class Service:
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
-        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
+        listening, versions_max = self._clients.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
             handlers = partial(cluster_listener, link=self._cluster.link, clients=RecordClients())
             self._ports.open(self.api, versions_max, handlers)
@@ -302,11 +302,11 @@ class Service:
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP)."""
-        self._entrance.reload()
+        self._clients.reload()
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         doors = 0 if self._doors is None else self._doors.connections
-        open_now = self._entrance.listening.connections + self._ports.connections + doors
+        open_now = self._clients.listening.connections + self._ports.connections + doors
         return [
             ("connections", "Kafka connections that are open.", open_now),
             ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
@@ -322,9 +322,9 @@ class Service:
         """What is printed once requests are taken, with what to type next if that is wanted."""
         http = Address(self.options.http.host, self._http_port)
         if self.options.joining is not None:
-            return f"ready voter={self.options.settings.node_id} controller={self._entrance.address} http={http}"
-        hints = _hints(self._entrance.address, http) if self.options.hints else ""
-        return self._entrance.ready_line(http) + hints
+            return f"ready voter={self.options.settings.node_id} controller={self._clients.address} http={http}"
+        hints = _hints(self._clients.address, http) if self.options.hints else ""
+        return self._clients.ready_line(http) + hints
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close; after a start that was not finished only let go of the
@@ -336,8 +336,8 @@ class Service:
             if self._doors is not None:
                 await self._doors.stop(0)
             await self._ports.stop(0)
-            await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())
-        self._entrance.users.close()
+            await asyncio.gather(self._clients.listening.stop(process.DRAIN_S), self.http.stop())
+        self._clients.users.close()
         if self._started:
             await self.controller.stop()
         if member is not None:

@@ -102,7 +102,7 @@ class GatewayService:
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
-        self._entrance = ClientListeners(
+        self._clients = ClientListeners(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         archive = archive_of(options.settings)
@@ -147,7 +147,7 @@ class GatewayService:
     async def start(self) -> None:
         """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
         had."""
-        options, settings, entrance = self.options, self.options.settings, self._entrance
+        options, settings, entrance = self.options, self.options.settings, self._clients
         self._ports = BrokerListeners(options.data, settings.cluster_broker_ports, entrance.listening)
         await entrance.listening.start()
         await self._ports.start()
@@ -185,7 +185,7 @@ class GatewayService:
 
     async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
         """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
-        listening = self._entrance.listening
+        listening = self._clients.listening
         if not gateway.cluster.settings.cluster_carries_out:
             listening.open(gateway, versions_max)
             return
@@ -198,7 +198,7 @@ class GatewayService:
         listening.open(gateway, versions_max, handlers)
 
     def _make_node(self) -> None:
-        settings, advertised = self.options.settings, self._entrance.advertised
+        settings, advertised = self.options.settings, self._clients.advertised
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             gateway_id=_gateway_id(self.options.data),
@@ -206,7 +206,7 @@ class GatewayService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._entrance.listening.advertised,
+            endpoints=self._clients.listening.advertised,
         )
         members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
@@ -240,7 +240,7 @@ class GatewayService:
         while True:
             self._presence.announce()
             if self.node.caught_up:
-                self._entrance.draw_login_secret(self.node)
+                self._clients.draw_login_secret(self.node)
             self.node.heartbeat()
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
@@ -259,7 +259,7 @@ class GatewayService:
     def _gauges(self) -> list[tuple[str, str, float]]:
         members = self._presence.members
         ignored = sum(each.fold.ignored for each in self._partitions)
-        open_now = self._entrance.listening.connections + self._ports.connections
+        open_now = self._clients.listening.connections + self._ports.connections
         return [
             ("connections", "Kafka connections that are open.", open_now),
             ("gateways_live", "Gateways that live, as this one hears.", len(members.live())),
@@ -275,24 +275,24 @@ class GatewayService:
     @property
     def ready_line(self) -> str:
         """What is printed once requests are taken."""
-        return self._entrance.ready_line(self._http_address)
+        return self._clients.ready_line(self._http_address)
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP)."""
-        self._entrance.reload()
+        self._clients.reload()
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided in time, say good-bye, close."""
         if not self._is_following:  # it never came to follow anything
-            await self._entrance.listening.stop(0)
+            await self._clients.listening.stop(0)
             await self._ports.stop(0)
-            self._entrance.users.close()
+            self._clients.users.close()
             self._close_snapshots()
             for each in self._partitions:
                 each.close()
             return
         self.node.take_no_more()
-        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
+        await asyncio.gather(self._clients.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
         await self._beside.stop()
@@ -302,7 +302,7 @@ class GatewayService:
         await self._follower.stop()
         self._close_snapshots()
         self.node.close()
-        self._entrance.users.close()
+        self._clients.users.close()
 
     def _close_snapshots(self) -> None:
         for each in self._snapshots:
