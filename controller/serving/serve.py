@@ -273,7 +273,7 @@ class Service:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self.api.static_configs = settings.static_configs()
-        self._doors: SimulatedBrokerListeners | None = None
+        self._simulated_listeners: SimulatedBrokerListeners | None = None
         if self._member is not None:
             member = self._member
             self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
@@ -286,7 +286,9 @@ class Service:
         self.fleet.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])
-            self._doors = SimulatedBrokerListeners(listening.servers[0].host, advertised, self.fleet, make_server)
+            self._simulated_listeners = SimulatedBrokerListeners(
+                listening.servers[0].host, advertised, self.fleet, make_server
+            )
 
     async def _open_doors(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
@@ -297,15 +299,15 @@ class Service:
             listening.open(self.api, versions_max, handlers)
         else:
             listening.open(self.api, versions_max)
-        if self._doors is not None:
-            await self._doors.open(self.api, versions_max)
+        if self._simulated_listeners is not None:
+            await self._simulated_listeners.open(self.api, versions_max)
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP)."""
         self._clients.reload()
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        doors = 0 if self._doors is None else self._doors.connections
+        doors = 0 if self._simulated_listeners is None else self._simulated_listeners.connections
         open_now = self._clients.listening.connections + self._ports.connections + doors
         return [
             ("connections", "Kafka connections that are open.", open_now),
@@ -333,8 +335,8 @@ class Service:
         if member is not None and (self._started or member.leads):
             await member.hand_over()
         if self._started:
-            if self._doors is not None:
-                await self._doors.stop(0)
+            if self._simulated_listeners is not None:
+                await self._simulated_listeners.stop(0)
             await self._ports.stop(0)
             await asyncio.gather(self._clients.listening.stop(process.DRAIN_S), self.http.stop())
         self._clients.users.close()
