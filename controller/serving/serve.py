@@ -170,7 +170,7 @@ class Service:
             if isinstance(self.fleet, ClusterFleet):
                 await self.fleet.looked()
             await self.controller.decided()
-            await self._open_doors()
+            await self._accept_clients()
             await self._start_http()
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(process.SWITCH_S)
@@ -290,7 +290,7 @@ class Service:
                 listening.servers[0].host, advertised, self.fleet, make_server
             )
 
-    async def _open_doors(self) -> None:
+    async def _accept_clients(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         listening, versions_max = self._clients.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
