@@ -40,7 +40,7 @@ def _checked(options: argparse.Namespace) -> int:
     from controller.machine.state import Cluster
     from controller.policy.loading import SETTING, load_policies
     from controller.policy.rules import FILE_SETTING, TopicRules
-    from controller.serving.clients_entry import Address, ClientListeners
+    from controller.serving.client_listeners import Address, ClientListeners
     from controller.settings.load import load_settings
 
     overrides = list(options.set)

@@ -13,7 +13,7 @@ from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.terminal.usage import complain, in_words
 
 if TYPE_CHECKING:
-    from controller.serving.clients_entry import Address
+    from controller.serving.client_listeners import Address
     from controller.settings.load import ServeSettings
 
 Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
@@ -82,7 +82,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
 def refuse_taken(settings: ServeSettings, **places: Address | None) -> None:
     """Raise SettingsError for an address that this process cannot listen on, before a folder is made; `places` are by
     the flag that names them."""
-    from controller.serving.clients_entry import Address
+    from controller.serving.client_listeners import Address
     from controller.settings.load import SettingsError
 
     named = [(f"--{flag}", place) for flag, place in places.items() if place is not None]
@@ -115,7 +115,7 @@ def address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 0 (any free one) to 65535")
-    from controller.serving.clients_entry import Address
+    from controller.serving.client_listeners import Address
 
     return Address(host.strip("[]"), int(port))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.clients_entry import is_open, reach_of, refuse_open_http, warnings
+from controller.serving.client_listeners import is_open, reach_of, refuse_open_http, warnings
 from controller.serving.listeners import plan
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint

@@ -28,7 +28,7 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
 from controller.serving.archiving import head_signer
-from controller.serving.clients_entry import Address, connection_counts, is_open, reach_of
+from controller.serving.client_listeners import Address, connection_counts, is_open, reach_of
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
