@@ -36,8 +36,8 @@ from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import archiving, build_tree, head_signer, sign_heads
+from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.cluster_ports import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster

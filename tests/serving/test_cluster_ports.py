@@ -13,7 +13,7 @@ import pytest
 from controller.access.users import Users
 from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.machine.state import Cluster
-from controller.serving.cluster_ports import FILE, BrokerListeners
+from controller.serving.broker_listeners import FILE, BrokerListeners
 from controller.serving.listeners import Listening, plan
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint

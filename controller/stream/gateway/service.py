@@ -28,8 +28,8 @@ from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.serving.archiving import dropping, head_signer
+from controller.serving.broker_listeners import BrokerListeners
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.cluster_ports import BrokerListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,
