@@ -161,7 +161,7 @@ def is_open(host: str) -> bool:
 
 
 def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], host: str) -> None:
-    """Raise SettingsError if HTTP would be open to other machines without authentication, unless the settings allow it."""
+    """Raise SettingsError if HTTP would be open without authentication, unless the settings allow it."""
     if settings.http_authentication == "none" or http_logs_in(settings, listeners) or not is_open(host):
         return
     raise SettingsError(
@@ -178,8 +178,9 @@ def warnings(
     everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
     for listener, address in zip(listeners, addresses, strict=True):
         certified = listener.tls is not None and listener.tls.settings.client_auth == "required"
+        name = listener.endpoint.name
         if not listener.logs_in and not certified and is_open(listener.endpoint.host):
-            yield f"warning: listener {listener.endpoint.name} has no authentication: whoever reaches {address} {everybody}"
+            yield f"warning: listener {name} has no authentication: whoever reaches {address} {everybody}"
     if not is_open(http_host):
         return
     if not http_logs_in(settings, listeners):
