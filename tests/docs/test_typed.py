@@ -14,7 +14,7 @@ from controller.cli.commands import COMMANDS
 from controller.cli.main import main, parser
 from controller.cli.replay import COMMANDS as REPLAYS
 from tests.docs.pages import PAGES, Typed, inline, python, toml, typed
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 
@@ -96,9 +96,9 @@ EXPECTED = {
     "topicwright replay explain LOG pay.orders": r"^topic pay\.orders: ready",
     "topicwright replay export LOG --output DIR": r"exported",
     "topicwright replay invariants LOG --export DIR": r"all \d+ invariants hold",
-    "topicwright verify 127.0.0.1:8080 --head head.json": r"events are those of its head",
-    "topicwright verify DATA --head head.json": r"events are those of its head",
-    "topicwright verify proof.json --key public.pem": r"^holds: 5 events of log ",
+    "topicwright verify 127.0.0.1:8080 --head head.json": r"events match its head",
+    "topicwright verify DATA --head head.json": r"events match its head",
+    "topicwright verify proof.json --key public.pem": r"^valid: 5 events of log ",
     "topicwright users add NAME --data DIR": r"^set SCRAM-SHA-512 of alice",
     "topicwright users add NAME --bootstrap HOST:PORT": r"^set SCRAM-SHA-512 of alice",
     "topicwright users add NAME --file FILE": r"^added alice in users",

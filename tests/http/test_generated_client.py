@@ -16,7 +16,7 @@ from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from controller.http import app
-from controller.http.form.document import completed
+from controller.http.document import completed
 from tests.http.service import service
 
 PROGRAMS_ONLY = ("/metrics", "/v1/log", "/v1/timeline", "/v1/events/follow")

@@ -20,13 +20,13 @@ from tests.machine.audit.lifecycle import (
     LIFECYCLES,
     PARTITION,
     Lifecycle,
+    Lives,
     OutOfLifecycle,
     RequestState,
     advance,
     event_name,
 )
 from tests.machine.audit.lifecycle_page import page
-from tests.machine.audit.lives import Lives
 from tests.machine.audit.planted import clean
 from tests.machine.tables import command, given
 
@@ -51,7 +51,7 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
     assert {event for nexts in lifecycle.table.values() for event in nexts} <= names, "every event is in the catalog"
 
 
-def test_what_has_no_life_cycle() -> None:
+def test_events_without_a_life_cycle() -> None:
     named = {event for lifecycle in LIFECYCLES for nexts in lifecycle.table.values() for event in nexts}
     of_access = {kind.__name__ for kind in EVENT_TYPES if kind.__module__ == "events.access"}
     assert {kind.__name__ for kind in EVENT_TYPES} - named - of_access == {

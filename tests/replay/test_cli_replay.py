@@ -224,7 +224,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("rebuild", "LOG", "--at", "1999-12-31"), "topicwright: 1999-12-31 is before the log begins"),
         (
             ("rebuild", "LOG", "--at", "noon"),
-            "argument --at: 'noon' is not a valid point in time: say an offset",
+            "argument --at: 'noon' is not a valid point in time: use an offset",
         ),
         (("compare", "LOG", "--at", "3"), "topicwright: compare goes without --at: the live state is as it is now"),
         (("watch", "LOG", "--at", "3"), "topicwright: watch goes without --at: it follows the log from its first"),

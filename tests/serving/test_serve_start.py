@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.clients_entry import Address
+from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog

@@ -134,7 +134,7 @@ def test_a_trimmed_topic_is_reported_while_folders_have_it_all(stream_kafka: Ref
             said = json.loads(get(http, "/health/ready"))
             assert said["status"] == "ready"
             assert "has lost its first records (of partitions 0, 1)" in said["reason"]
-            assert "the events topic is not whole" in process.output
+            assert "the events topic lacks its first records" in process.output
             assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
             assert process.stop(within_s=120) == 0
 

@@ -1,21 +1,29 @@
-"""The commands and events topics: created where they are missing, checked where they exist.
+"""The commands and events topics: created where missing, checked where they exist, and watched.
 
-What they must be: as many partitions as the setting says, in both, because a topic's partition never changes; the
-events kept for ever and never compacted, because they are the only truth; the commands not compacted, because their
-offsets are counted; in both, what was acknowledged stays when a broker dies, where there are more than one. What is not
-so stops the start: nothing is changed that somebody made.
+Requirements. Both have as many partitions as the setting says, because a topic's partition never changes. Events are
+kept for ever and never compacted, because they are the only truth. Commands are not compacted, because their offsets
+are counted. With several brokers, both keep acknowledged records when a broker dies. A topic that does not match stops
+the start: existing topics are never changed.
 
-Everything here blocks, and belongs in a thread.
+Watch. A topic that is deleted takes its history along. A topic created again under the same name, by an operator or by
+a cluster that creates topics on demand, is another log, so deciding must stop. Idle processes would not notice for
+minutes, so topic ids are polled. A topic counts as deleted when it is missing in two polls in a row. An events topic
+without its first records stops no running process, but no empty folder can start from it: `trouble` says so. Errors of
+Kafka itself prove nothing; they are logged once, and polling goes on.
+
+Everything but `TopicWatch` blocks, and belongs in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
     AdminClient,
@@ -30,22 +38,22 @@ from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
 REPLICAS_UNASKED_MAX = 3
-COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
-"""A command is of no use once it is decided; so long may all workers be away before one is lost."""
-_KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
-_KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
+COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long all workers may be down before an undecided command is lost."""
+_NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+_RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class KafkaUnreachable(Exception):
-    """Kafka does not answer, or not yet: to be tried again."""
+    """Kafka does not answer; the caller may retry."""
 
 
 class TopicsMismatch(SettingsError):
-    """A topic is there and is not what the settings want; the message names it, what it is and what is wanted."""
+    """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """The topics as the settings want them; a `replication_factor` of -1 leaves it to the number of brokers."""
+class RequiredTopics(msgspec.Struct, frozen=True):
+    """The required topics; a `replication_factor` of -1 depends on the number of brokers."""
 
     commands: str
     events: str
@@ -53,8 +61,7 @@ class Wanted(msgspec.Struct, frozen=True):
     replication_factor: int
 
     @classmethod
-    def by(cls, settings: ServeSettings) -> Wanted:
-        """What these settings want."""
+    def of(cls, settings: ServeSettings) -> RequiredTopics:
         return cls(
             settings.stream_commands_topic,
             settings.stream_events_topic,
@@ -63,29 +70,29 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-def prepare_topics(properties: Mapping[str, Any], wanted: Wanted, data: Path) -> Topics:
-    """Create the topics that are missing, check them, and return what they are. Where the folder `data` holds events,
-    none may be missing: Kafka has lost it.
+def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data: Path) -> Topics:
+    """Create the missing topics, check all, and return their descriptions. If the folder `data` holds events, a missing
+    topic is an error: Kafka has lost it.
 
-    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for a
-    folder that cannot be read.
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for an
+    unreadable folder.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, wanted, brokers, data)
-        found = _described(admin, [wanted.commands, wanted.events])
-        configs = _configs(admin, [wanted.commands, wanted.events])
+        _make_missing(admin, required, brokers, data)
+        found = _described(admin, [required.commands, required.events])
+        configs = _configs(admin, [required.commands, required.events])
     except KafkaException as error:
         raise _classified(error.args[0]) from error
-    for name, description in zip((wanted.commands, wanted.events), found, strict=True):
-        _check_partitions(name, len(description.partitions), wanted.partitions)
+    for name, description in zip((required.commands, required.events), found, strict=True):
+        _check_partitions(name, len(description.partitions), required.partitions)
         factor = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, factor, wanted.replication_factor)
+        _check_factor(name, factor, required.replication_factor)
         _check_min_insync(name, configs[name], factor)
-    _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
-    _check_configs(wanted.events, configs[wanted.events], _KEPT_FOREVER)
-    return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
+    _check_configs(required.commands, configs[required.commands], _NOT_COMPACTED)
+    _check_configs(required.events, configs[required.events], _RETAINED_FOREVER)
+    return Topics(required.commands, required.events, required.partitions, cluster_id, str(found[1].topic_id))
 
 
 def _cluster(admin: AdminClient) -> tuple[str, int]:
@@ -93,20 +100,20 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) -> None:
+def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = wanted.replication_factor
+    factor = required.replication_factor
     if factor < 1:
         factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
     }
-    events = {**_KEPT_FOREVER, **common}
-    commands = {**events, "retention.ms": str(COMMANDS_KEPT_MS)}
+    events = {**_RETAINED_FOREVER, **common}
+    commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [
-        NewTopic(name, num_partitions=wanted.partitions, replication_factor=factor, config=configs)
-        for name, configs in ((wanted.commands, commands), (wanted.events, events))
+        NewTopic(name, num_partitions=required.partitions, replication_factor=factor, config=configs)
+        for name, configs in ((required.commands, commands), (required.events, events))
         if name not in there
     ]
     if not missing:
@@ -140,24 +147,24 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def _check_partitions(name: str, found: int, wanted: int) -> None:
-    if found != wanted:
+def _check_partitions(name: str, found: int, required: int) -> None:
+    if found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} partitions, and stream.partitions={wanted}: set stream.partitions={found}, or "
+            f"topic {name} has {found} partitions, and stream.partitions={required}: set stream.partitions={found}, or "
             "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
         )
 
 
-def _check_factor(name: str, found: int, wanted: int) -> None:
-    if wanted > 0 and found != wanted:
+def _check_factor(name: str, found: int, required: int) -> None:
+    if required > 0 and found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"topic {name} has {found} replicas a partition, and stream.replication.factor={required}: reassign its "
             f"partitions, or set stream.replication.factor={found}"
         )
 
 
 def _min_insync(factor: int) -> int:
-    """How many replicas have to acknowledge, so that one broker of several may be down, and may then be lost."""
+    """The acknowledging replicas, such that one broker of several may be down and then be lost."""
     return max(1, factor - 1)
 
 
@@ -171,8 +178,8 @@ def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> Non
         )
 
 
-def _check_configs(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    for key, value in wanted.items():
+def _check_configs(name: str, found: Mapping[str, str], required: Mapping[str, str]) -> None:
+    for key, value in required.items():
         if found.get(key) != value:
             raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
 
@@ -193,7 +200,7 @@ def _classified(error: KafkaError) -> Exception:
 
 
 def _silent() -> logging.Logger:
-    """librdkafka writes to standard error by itself otherwise; what goes wrong is in what is raised."""
+    """A logger that drops librdkafka's lines, which would go to standard error; exceptions have the errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -201,8 +208,8 @@ def _silent() -> logging.Logger:
 
 
 def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
-    """Of each partition of a topic the offsets of the first record that Kafka has, and of the next one that it will
-    have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    """The offsets of the first and the next record in each partition of a topic. Blocks. Raises KafkaUnreachable,
+    TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     places = [TopicPartition(topic, number) for number in range(partitions)]
     earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -220,10 +227,8 @@ KEPT_MS = 3_600_000
 
 
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
-    """Make the topic if it is missing; a factor of -1 leaves it to the number of brokers. It blocks.
-
-    Raises KafkaUnreachable, TopicsMismatch.
-    """
+    """Create the topic if missing; a factor of -1 depends on the number of brokers. Blocks. Raises KafkaUnreachable,
+    TopicsMismatch."""
     admin = AdminClient(dict(properties))
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
@@ -239,3 +244,97 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+
+
+POLL_INTERVAL_S = 5.0
+MISSED_MAX = 2  # once may be a broker that does not know it yet
+
+
+class TopicGone(Exception):
+    """A topic of the log was deleted or recreated. The message says which, and what to do."""
+
+
+class TopicWatch:
+    """Polls the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
+
+    def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
+        """`is_archived` means that empty folders start from a base and do not need all records."""
+        self.trouble: str | None = None
+        """A problem that an operator must know of, while everything works."""
+        self._properties = {**properties, "log_level": 0}
+        self._topics = topics
+        self._is_archived = is_archived
+        self._deleted = 0
+        self._ids = {topics.events: topics.events_id}
+        """The required ids; that of the commands topic is known after the first poll."""
+        self._missed: dict[str, int] = {}
+
+    async def watch(self, fail: Callable[[TopicGone], None]) -> None:
+        """Poll until cancelled, or until a topic is gone: then call `fail`."""
+        admin: AdminClient | None = None
+        logged = ""
+        while True:
+            try:
+                admin = admin or AdminClient(self._properties)
+                for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
+                    self.learn(name, topic_id)
+                ranges = await asyncio.to_thread(
+                    offset_ranges, self._properties, self._topics.events, self._topics.partitions
+                )
+                self.check_first_records([first for first, _ in ranges])
+            except TopicGone as gone:
+                fail(gone)
+                return
+            except Exception as error:
+                if (why := type(error).__name__) != logged:
+                    logged = why
+                    log = structlog.get_logger("topicwright")
+                    log.warning("cannot poll the topics of the log", why=f"{why}: {error}", exc_info=error)
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def learn(self, name: str, topic_id: str | None) -> None:
+        """Process a topic's id, None if it is missing. Raises TopicGone."""
+        self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
+        if self._missed[name] >= MISSED_MAX:
+            raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
+        if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
+            raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
+
+    def check_first_records(self, firsts: Sequence[int]) -> None:
+        """Process the first record offset of each partition of the events topic."""
+        self._deleted = sum(firsts)
+        if self._is_archived or not self._deleted:
+            self.trouble = None
+        elif self.trouble is None:
+            partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
+            self.trouble = (
+                f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
+                "an empty folder cannot start. Restore the topic while folders have it all (`topicwright "
+                "restore-topic`), or set log.archive.url and wait for a base"
+            )
+            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
+
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
+
+    def _poll(self, admin: AdminClient) -> dict[str, str | None]:
+        """The ids of existing topics, and None for missing ones."""
+        names = [self._topics.commands, self._topics.events]
+        found: dict[str, str | None] = {}
+        for name, future in admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
+            try:
+                found[name] = str(future.result(TIMEOUT_S + 1).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found[name] = None
+            except TimeoutError:  # librdkafka is late; silence says nothing
+                continue
+        return found
+
+    def _remedy(self, name: str) -> str:
+        if name == self._topics.events:
+            return "it held all that was ever decided; restore it from a backup, or start over with other topics"
+        return (
+            "what was not decided yet is lost, and what is decided counts its offsets; start over with other topics "
+            "(stream.commands.topic, stream.events.topic), or restore it"
+        )

@@ -16,7 +16,7 @@ from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from events.logs.kafka_fold import KEEP_ALL
+from events.logs.events_topic import KEEP_ALL
 from projections.replay.errors import ReplayError
 
 KAFKA = "kafka://"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql.datasource import InputPartition
 
-from events.logs.kafka_fold import START, Position
+from events.logs.events_topic import START, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic

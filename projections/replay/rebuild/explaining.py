@@ -1,7 +1,8 @@
 """The chain of events behind a topic or a request, in words, from any log and as of any moment.
 
-The words are those of `projections.words.explain`. A data directory has the index that it needs. Of a log in Kafka the
-events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
+The words are those of `projections.queries.explain`. A data directory has the index that it needs. Of a log in Kafka
+the events are collected here by one pass over all of them (two for a request: its topics are known only after the
+first).
 
 What it does not do: scale with the history of one topic; that much is collected. It needs no Spark.
 """
@@ -16,11 +17,12 @@ import msgspec
 
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.explain import explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
-from projections.shown import lines, to_json
-from projections.words.explain import Explanation, explain
+from projections.views import lines
+from projections.views.json_types import ExplanationView
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -80,7 +82,7 @@ def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
 
 
-def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
+def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, ExplanationView]:
     """The chain behind a topic or a request as of a moment, by log partition: a request's topics may be in several.
 
     Raises ReplayError.
@@ -95,7 +97,7 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     return _found({number: Query(log, _no_store) for number, log in logs.items()}, subject, None, at)
 
 
-def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, Explanation]:
+def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, ExplanationView]:
     """What each log says of a subject, of those that know it. Raises ReplayError."""
     found, missing = {}, NotThere(f"no topic and no request {subject!r} is in the log")
     for partition, query in logs.items():
@@ -131,22 +133,15 @@ def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[An
         yield from filter(is_wanted, map(LocalRow, batch.to_pylist()))
 
 
-def _as_row(partition: int, explanation: Explanation) -> dict[str, Any]:
-    steps = [msgspec.to_builtins(step) for step in explanation.steps]
-    of_it = {
-        "subject": explanation.subject,
-        "kind": explanation.kind,
-        "summary": explanation.summary,
-        "omitted": explanation.omitted,
-    }
-    return {"log_partition": partition, **of_it, "steps": steps}
+def _as_row(partition: int, explanation: ExplanationView) -> dict[str, Any]:
+    return {"log_partition": partition, **msgspec.to_builtins(explanation)}
 
 
-def _all_lines(explanations: dict[int, Explanation], several: bool) -> Iterator[str]:
+def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Iterator[str]:
     for partition, one in explanations.items():
         if several:
             yield f"In partition {partition}:"
-        yield from lines.explanation(to_json.explanation(one))
+        yield from lines.explanation(one)
 
 
 def excerpt(rows: Iterable[Row], end: int) -> Excerpt:

@@ -19,7 +19,7 @@ from projections.replay.spark.folding import Row, Stored
 from projections.replay.spark.packed import Pack
 from projections.replay.spark.snapshot_packs import begun
 from projections.store.stored_topics import decode_topic, encode_topic
-from projections.words.names import topic_id_text
+from projections.text.names import topic_id_text
 
 TOPICS = pa.schema(
     [
@@ -121,7 +121,7 @@ def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -
         topic.created_at_ms,
         topic.created_offset,
         topic.ready_at_ms,
-        None if topic.waiter is None else topic.waiter.request_id,
+        None if topic.pending_create is None else topic.pending_create.request_id,
         last_offset,
         state_hash(encode_topic(topic)),
     )

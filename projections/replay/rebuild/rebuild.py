@@ -24,9 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events import catalog
 from events.codec import decode_event
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import TopicName
-from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
@@ -35,10 +34,11 @@ from projections.replay.rebuild.folded_topics import TOPICS, topics_of_share
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import fold_packs, packs_frame
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.requests import RequestTopicRow, fold_request_topic
-from projections.words.names import error_word
-from projections.words.wording import many
+from projections.text.moments import iso
+from projections.text.names import error_word
+from projections.text.wording import many
+from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.requests import RequestTopicRow, fold_request_topic
 
 REQUESTS = pa.schema(
     [
@@ -52,13 +52,13 @@ REQUESTS = pa.schema(
         ("principal", pa.string()),
         ("client_id", pa.string()),
         ("api", pa.string()),
-        ("asked_at_ms", pa.int64()),
-        ("asked_offset", pa.int64()),
+        ("requested_at_ms", pa.int64()),
+        ("requested_offset", pa.int64()),
         ("waited_ms", pa.int64()),
         ("last_offset", pa.int64()),
     ]
 )
-"""One row for each topic of a request; see `projections.rows.requests` for what `status` can be."""
+"""One row for each topic of a request; see `projections.views.requests` for what `status` can be."""
 
 BROKERS = pa.schema(
     [
@@ -164,7 +164,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
 
 _ORDER = {
     "topics": ("log_partition", "shard"),
-    "requests": ("log_partition", "asked_offset"),
+    "requests": ("log_partition", "requested_offset"),
     "brokers": ("log_partition", "broker_id"),
 }
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.hiding import shown_configs
-from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
-from projections.words.names import topic_id_text
+from events.codec import configs_without_secrets
+from projections.text.names import topic_id_text
+from projections.text.wording import DEFAULT_ENTITY, acl_text
 
 INTS = pa.list_(pa.int32())
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -118,7 +118,7 @@ _PLAIN_TYPES = {
 
 Getter = Callable[[Any], Any]
 _PARTITION_FIELDS = PARTITION.num_fields
-"""The first fields of a partition; of what real brokers get beside them (its upkeep) there is no column."""
+"""The first fields of a partition; of what real brokers get beside them (its replica_metadata) there is no column."""
 
 
 def _partitions(event: Any) -> list[tuple[Any, ...]]:
@@ -165,7 +165,7 @@ _BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker
 
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
-    return [acl_in_words(acl) for acl in event.acls]
+    return [acl_text(acl) for acl in event.acls]
 
 
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
@@ -234,7 +234,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {
         **_same("request_id", "principal", "client_id", "host"),
-        "configs": shown_configs,
+        "configs": configs_without_secrets,
     },
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     catalog.SettingsChanged: _same("settings", "release"),
@@ -248,7 +248,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
         "entity": _entity,
         "quotas": "values",
     },
-    access.AsksRefused: _same(
+    access.RequestsRefused: _same(
         *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
     ),
 }

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import open_snapshot
+from events.logs.snapshots import Snapshot, SnapshotDamaged, open_snapshot
 from events.names import TopicName
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import look
-from projections.store.refolding import state_keys
+from projections.store.snapshotting import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 
 

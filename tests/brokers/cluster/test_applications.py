@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 from pyspark.sql import SparkSession
 
-from tests.brokers.cluster.served import SETTINGS, create, gateway_of, seen, types, until
+from tests.brokers.cluster.served import SETTINGS, create, in_front_of, seen, types, until
 from tests.support import tools
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -39,7 +39,7 @@ refuse = "this topic is not to be mirrored"
 
 
 @dataclass(frozen=True, slots=True)
-class InGateway:
+class InFront:
     """Topicwright in front of the cluster, and a JVM for applications; `way` sets names apart."""
 
     way: str
@@ -61,14 +61,14 @@ class InGateway:
 
     def was_created_here(self, topic: str) -> None:
         """Check that this topic's create was decided by Topicwright."""
-        until(lambda: seen(self.server, f"/topics/{topic}"), lambda found: found and found["status"] == "ready")
+        until(lambda: seen(self.server, f"/v1/topics/{topic}"), lambda found: found and found["status"] == "ready")
         assert "TopicCreated" in types(self.server, topic), topic
 
 
 @pytest.fixture(scope="module", params=["serve", "gateway"])
 def gateway(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[InGateway]:
+) -> Iterator[InFront]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "rules.toml").write_text(RULES)
     settings = {
@@ -80,12 +80,12 @@ def gateway(
     argv = tools.java_command(classpath, "Applications", heap="512m")
     with ExitStack() as held:
         if request.param == "serve":
-            server = held.enter_context(gateway_of(kafka, folder, **settings))
+            server = held.enter_context(in_front_of(kafka, folder, **settings))
         else:
-            fleet = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
-            server = held.enter_context(fleet).gateways[0]
+            brokers = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
+            server = held.enter_context(brokers).gateways[0]
         process = held.enter_context(Process(argv, cwd=folder))
-        yield InGateway(request.param, server, admin_of(server), process, folder)
+        yield InFront(request.param, server, admin_of(server), process, folder)
         process.kill()  # MirrorMaker does not end its threads
 
 
@@ -94,7 +94,7 @@ def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
-def test_connect_copies_a_file_through_a_topic_to_another(gateway: InGateway) -> None:
+def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
     internal = {f"{kind}__storage__topic": f"{topic}-{kind}" for kind in ("config", "offset", "status")}
@@ -140,7 +140,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
         yield running
 
 
-def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, other: ReferenceKafka) -> None:
+def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
     for each in (orders, forbidden):
@@ -166,10 +166,10 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, oth
         send(other.bootstrap, payments, "three")
         receive(gateway.server.kafka, f"{way}.{payments}", b"three")
         until(
-            lambda: seen(gateway.server, f"/topics/{way}.{orders}"),
+            lambda: seen(gateway.server, f"/v1/topics/{way}.{orders}"),
             lambda topic: len(topic["partitions"]) == 3 and topic["configs"].get("retention.ms") == "12345678",
         )
-    events = seen(gateway.server, f"/topics/{way}.{forbidden}/events")["events"]
+    events = seen(gateway.server, f"/v1/topics/{way}.{forbidden}/events")["events"]
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert rejected["rule"] == "policy:rules/no-forbidden"
     assert {"TopicCreated", "PartitionsAdded", "TopicConfigsChanged"} <= set(types(gateway.server, f"{way}.{orders}"))
@@ -177,7 +177,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, oth
         gateway.was_created_here(each)
 
 
-def test_a_streams_application_goes_on_counting_after_restarts(gateway: InGateway) -> None:
+def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
     for each in (given, counts):
@@ -203,7 +203,7 @@ def test_a_streams_application_goes_on_counting_after_restarts(gateway: InGatewa
         gateway.was_created_here(f"{name}-{each}")
 
 
-def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InGateway, spark: SparkSession) -> None:
+def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InFront, spark: SparkSession) -> None:
     topic = f"spark-{gateway.way}"
     assert create(gateway.admin, topic)[0] == 0
     send(gateway.server.kafka, topic, "one", "two")

@@ -171,7 +171,7 @@ log.close()
 """
 
 
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_size_limit(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WRITE_UNTIL_FULL, str(tmp_path / "log")], check=True, timeout=60)
 
 

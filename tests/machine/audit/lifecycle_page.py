@@ -1,4 +1,4 @@
-"""docs/lifecycle.md, drawn from the tables: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
+"""Generates docs/lifecycle.md: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `Pa
 
 
 def page() -> str:
-    """The whole page."""
     return "\n".join([HEAD, *(section(lifecycle) for lifecycle in LIFECYCLES)])
 
 

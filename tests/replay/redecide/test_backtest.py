@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from controller.machine.apply import apply
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
@@ -188,7 +188,7 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     policy = "controller.policy.rules.TopicRules"
     enforced = tried(log, policy, topic_rules_file=str(rules))
     assert shown(enforced) == [("refused", "User:bob", "policy:rules/size", "wide")]
-    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="observe")
+    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="submit_internal")
     assert shown(observed) == [("observed", "User:bob", "policy:rules/size", "wide")]
     assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
 
@@ -261,7 +261,7 @@ def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
                 command = replace(command, verdict=None)
             decision = decide(state, command)  # type: ignore[arg-type]
             was, now = _refused([one.event for one in group]), _refused(decision.events)
-            if decision.consult:
+            if decision.needs_approval:
                 counts["unjudged", command.principal] += 1
             elif was != now:
                 counts["refused" if now else "let-through", command.principal] += 1

@@ -16,8 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from events.catalog import Recorded
-from events.codec import EventDecodeError, decode_event
-from events.hiding import value_without_secrets
+from events.codec import EventDecodeError, decode_event, value_without_secrets
 from events.logs.log import Commit, Entry, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
 from events.names import shard_key
 from projections.replay.errors import ReplayError, message_of

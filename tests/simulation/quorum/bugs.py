@@ -15,7 +15,7 @@ from controller.brokers.kraft.quorum.raft.leading import Leader
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import quorum
 from tests.simulation.planting import Bugs
 from tests.simulation.quorum.disk import Disk
 
@@ -53,7 +53,7 @@ def _forget_vote(disk: Disk, rng: random.Random, *, power: bool) -> None:
     disk.state = QuorumState(disk.state.epoch)
 
 
-def _grant_twice(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
+def _grant_twice(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
     if not part.pre_vote and core.leading is None:
         core.voted = NOBODY, bytes(16)
     return _grant(core, now, part)
@@ -62,7 +62,7 @@ def _grant_twice(core: Quorum, now: float, part: v.RequestPartitionData) -> bool
 _grant = requests._grant
 
 
-def _grant_behind(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
+def _grant_behind(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
     if core.role is out.Role.UNATTACHED and core.voted[0] == NOBODY and not part.pre_vote:
         core.cast(now, (part.replica_id, part.replica_directory_id))
         return True

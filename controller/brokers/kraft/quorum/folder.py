@@ -19,7 +19,6 @@ import binascii
 import fcntl
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,6 +26,7 @@ import msgspec
 
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumState
 from controller.kafka.messages import ZERO_UUID
+from events.files import replacing
 
 PARTITION: Final = "__cluster_metadata-0"
 META_PROPERTIES: Final = "meta.properties"
@@ -144,20 +144,9 @@ def write_quorum_state(path: Path, state: QuorumState) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in the place of another at once, durably."""
-    made = path.with_name(path.name + ".tmp")
-    try:
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        made.rename(path)
-    except OSError:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    """Replace a file durably. Raises OSError."""
+    with replacing(path) as file:
+        file.write(data)
 
 
 def sync_folder(path: Path) -> None:
