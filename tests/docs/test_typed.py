@@ -21,7 +21,7 @@ from tests.support.topicwright import Topicwright, topicwright
 STANDS_FOR = {
     "HOST:PORT[,HOST:PORT…]": "127.0.0.1:9", "HOST:PORT[,…]": "127.0.0.1:9", "HOST:PORT": "127.0.0.1:9",
     "faust|plain": "plain", "list|remove": "list", "KEY=VALUE": "a=b", "FILE": "file", "DIR": "data",
-    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "FLEET": "simulated:1", "URL": "local",
+    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "BROKERS": "simulated:1", "URL": "local",
     "REQUEST-ID": "request", "NAME": "name", "ID": "request",
 }  # fmt: skip
 """What to type for the words that stand for others; brackets and … are left out."""
