@@ -82,7 +82,7 @@ EXPECTED = {
     "topicwright diff 1h": r"pay\.orders +created",
     "topicwright requests": r"^REQUEST .*pay\.orders",
     "topicwright events --topic pay.orders": r"CreateRequested +pay\.orders",
-    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is complete",
+    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is ready",
     "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",
