@@ -188,7 +188,7 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     policy = "controller.policy.rules.TopicRules"
     enforced = tried(log, policy, topic_rules_file=str(rules))
     assert shown(enforced) == [("refused", "User:bob", "policy:rules/size", "wide")]
-    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="submit_internal")
+    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="observe")
     assert shown(observed) == [("observed", "User:bob", "policy:rules/size", "wide")]
     assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
 
