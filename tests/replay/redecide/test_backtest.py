@@ -207,7 +207,7 @@ def test_the_page_has_every_setting_and_every_change() -> None:
 @pytest.mark.parametrize(
     ("policies", "pairs", "message"),
     [
-        ((), (), "there is nothing to try: say --policy CLASS, --set KEY=VALUE, or both"),
+        ((), (), "nothing to test: give --policy CLASS, --set KEY=VALUE, or both"),
         ((), (("num.partitions", "0"),), "--set num.partitions=0 is not allowed; allowed: "),
         ((), (("delete.topic.enable", "perhaps"),), "--set delete.topic.enable=perhaps is not allowed; allowed: "),
         ((), (("delete.topics.enable", "true"),), "no decision depends on it: did you mean delete.topic.enable?"),

@@ -139,7 +139,7 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
         ({"at": "2001-01-01"}, "2001-01-01 is before the log begins: its first event is of 2023-11-14T22:13:20.010Z"),
         ({"at": "soon"}, "'soon' is not a valid point in time"),
         ({"at": "1", "endoffset": "1"}, "options at and endoffset both say where to end"),
-        ({"columns": "offset,colour"}, "no column colour"),
+        ({"columns": "offset,colour"}, "unknown column colour"),
         ({"rangeevents": "0"}, "option rangeevents must be above 0"),
     ],
     ids=str,
