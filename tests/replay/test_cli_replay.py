@@ -216,7 +216,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("rebuild", "missing"), "/missing does not exist: name the folder"),
         (("rebuild", "folder"), "/folder holds no log"),
         (("rebuild", "empty"), "topicwright: empty holds no events yet: there is nothing to replay"),
-        (("compare", "kafka://localhost/events"), "names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC"),
+        (("compare", "kafka://localhost/events"), "is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"),
         (("compare", "LOG", "--http", "localhost:8080"), "name the live side of a log in Kafka"),
         (("rebuild", "LOG", "--kafka-properties", "file"), "--kafka-properties is for a log in Kafka, which "),
         (("rebuild", "kafka://localhost:1/events", "--kafka-properties", "nothing"), "nothing cannot be read"),

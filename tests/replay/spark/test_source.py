@@ -176,7 +176,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
         (str(tmp_path / "file"), "file is not a folder"),
         (str(tmp_path / "folder"), "folder holds no log"),
         (str(tmp_path / "empty"), "empty holds no events yet"),
-        ("kafka://localhost:9092", "names no log in Kafka: say kafka://HOST:PORT"),
+        ("kafka://localhost:9092", "is not a log in Kafka: use kafka://HOST:PORT"),
         ("", "LOG is empty"),
     ):
         with pytest.raises(ReplayError, match=says):
