@@ -142,7 +142,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         "--id",
         type=int,
         metavar="NODE",
-        help="its node id, if the folder is lost; also frees the registration of a controller that left",
+        help="node id, if the voter's folder is lost; also frees the registration of a former controller (KIP-919)",
     )
     leaving.set_defaults(func=later("work.quorum", "leave"))
     showing = commands.add_parser("quorum", description=_summary("quorum"))
