@@ -217,7 +217,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("rebuild", "folder"), "/folder holds no log"),
         (("rebuild", "empty"), "topicwright: empty holds no events yet: there is nothing to replay"),
         (("compare", "kafka://localhost/events"), "is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"),
-        (("compare", "LOG", "--http", "localhost:8080"), "name the live side of a log in Kafka"),
+        (("compare", "LOG", "--http", "localhost:8080"), "--data and --http are for a log in Kafka"),
         (("rebuild", "LOG", "--kafka-properties", "file"), "--kafka-properties is for a log in Kafka, which "),
         (("rebuild", "kafka://localhost:1/events", "--kafka-properties", "nothing"), "nothing cannot be read"),
         (("rebuild", "LOG", "--at", "100000"), "topicwright: offset 100000 is not reached yet: the newest event is at"),

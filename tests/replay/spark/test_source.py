@@ -273,8 +273,8 @@ def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
     assert records(open_folder(str(tmp_path / "copy"))) == records(own_history)
 
 
-def test_a_look_takes_no_writes(own_history: LogRef) -> None:
-    with look(own_history.path) as seen, pytest.raises(Exception, match="takes no writes"):
+def test_a_look_rejects_writes(own_history: LogRef) -> None:
+    with look(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
         seen.write(Commit((Entry(b"x"),)))
 
 
