@@ -185,7 +185,7 @@ CASES = {
     ),
     "a live broker that registers anew after it ended in order": (
         "join 2 as=second; reconcile t",
-        "broker 2 is fenced (registered anew)",
+        "broker 2 is fenced (registered again)",
     ),
     "one that has no replica of the topic went too": (
         "join 4; unfence 4; fence 2; fence 4; reconcile t",
