@@ -55,37 +55,8 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""
 
 
-RECORDS: Final = frozenset((0, 1, 78, 79))
-"""Produce, Fetch, ShareFetch, ShareAcknowledge: records do not pass through this process."""
+PRODUCE: Final = 0
 FIND_COORDINATOR: Final = 10
-OF_RECORDS: Final = RECORDS | {FIND_COORDINATOR, 22}
-"""Requests of clients that produce or consume: also InitProducerId."""
-CLIENT_ID_CHARACTERS_MAX: Final = 250
-CLIENTS_MAX: Final = 10_000  # bounds memory
-
-
-class RecordClients:
-    """Clients that produce or consume, by host and client id: their responses have the brokers' own addresses.
-
-    An admin client with these addresses would bypass this process. A producer or consumer that got this process's
-    listeners, for example from a list of all topics, would switch addresses back and forth.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], None] = {}
-
-    def add(self, context: RequestContext) -> None:
-        """Remember the client of a request; of too many, the oldest is forgotten."""
-        self._seen[_client(context)] = None
-        if len(self._seen) > CLIENTS_MAX:
-            del self._seen[next(iter(self._seen))]
-
-    def __contains__(self, context: object) -> bool:
-        return isinstance(context, RequestContext) and _client(context) in self._seen
-
-
-def _client(context: RequestContext) -> tuple[str, str]:
-    return context.host, context.client_id[:CLIENT_ID_CHARACTERS_MAX]
 
 
 def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
@@ -101,34 +72,36 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassO
     return pass_to
 
 
-def with_broker_addresses(metadata: ApiHandler, clients: RecordClients, closes: bool) -> ApiHandler:
-    """The table row for Metadata, which returns the brokers' own addresses to producers and consumers.
+def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
+    """The table row for Metadata at a broker's listener.
 
-    Java clients keep a connection that they opened at a listener here before they knew the broker's own address. With
-    `closes` it is closed after the response that has that address.
+    Java clients keep a connection that they opened there before they knew the broker's own address. It is closed after
+    the response that has that address.
     """
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
-        context.connection.wants_brokers = context in clients
-        context.connection.ends = closes and bool(request.topics) and context.software.startswith(JAVA)
+        context.connection.ends = bool(request.topics) and context.software.startswith(JAVA)
         return metadata.handle(context, request)
 
     return replace(metadata, handle=handle)
 
 
-def closing_rows(broker_apis: Iterable[ApiVersion], clients: RecordClients) -> dict[int, ApiHandler]:
-    """The table rows of a broker's listener for records: they close the connection, so that the client connects to the
-    broker's own address."""
+def closing_rows(broker_apis: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
+    """The table row of a broker's listener for Produce: it closes the connection, so that the client connects to the
+    broker's own address.
+
+    Fetch is forwarded: a consumer of a pattern that lists all topics, franz-go's or kafka-python's, gets no other
+    address and would wait forever.
+    """
 
     def close(context: RequestContext, _: ForwardedRequest) -> Answer:
-        clients.add(context)
         context.connection.ends = True
         return NO_RESPONSE
 
     return {
         api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
         for api in broker_apis
-        if api.api_key in RECORDS
+        if api.api_key == PRODUCE
     }
 
 
@@ -137,7 +110,6 @@ def forwarding_rows(
     own: Collection[int],
     forward: PassOn,
     may_forward: Callable[[RequestContext], bool],
-    clients: RecordClients,
     at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
     """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes.
@@ -150,8 +122,6 @@ def forwarding_rows(
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
         if not may_forward(context):
             raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
-        if context.api_key in OF_RECORDS:
-            clients.add(context)
         if context.api_key == FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
             context.connection.ends = True
             return NO_RESPONSE

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from controller.apis import origin_of
+from controller.apis.forwarding import JAVA, LIBRDKAFKA
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
@@ -189,9 +190,8 @@ class MetadataHandler:
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
         api = self._api
-        lists_all = _wants_all(context, request) and api.broker_ports is None
-        about_records = bool(request.topics) or lists_all or context.connection.wants_brokers
-        nodes = api.nodes() if about_records else api.admin_nodes()
+        shows_brokers = self._shows_brokers(context, request)
+        nodes = api.nodes() if shows_brokers else api.admin_nodes()
         wants_operations = request.include_cluster_authorized_operations
         operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
@@ -200,10 +200,23 @@ class MetadataHandler:
                 for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
             cluster_id=api.cluster_id,
-            controller_id=api.controller_id() if about_records else api.admin_controller_id(),
+            controller_id=api.controller_id() if shows_brokers else api.admin_controller_id(),
             topics=Encoded(topics),
             cluster_authorized_operations=operations,
         )
+
+    def _shows_brokers(self, context: RequestContext, request: MetadataRequest) -> bool:
+        """True if the client is shown the brokers' own addresses, which it needs to produce and consume.
+
+        A Java consumer of a pattern requests all topics; Java's admin client ignores the nodes of such a list. Without
+        listeners for brokers, librdkafka finds its coordinator only among the nodes of a request without topics.
+        """
+        if request.topics:
+            return True
+        has_listeners = self._api.broker_ports is not None
+        if _wants_all(context, request):
+            return not has_listeners or context.software.startswith(JAVA)
+        return not has_listeners and LIBRDKAFKA in context.software
 
     def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
         """The racks of the nodes, or none if nodes share an address: kafkajs takes these for one broker whose rack

@@ -14,13 +14,7 @@ from controller.apis import acls, cluster, configs, records, users
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
-from controller.apis.forwarding import (
-    RecordClients,
-    closing_rows,
-    forwarding_rows,
-    to_broker,
-    with_broker_addresses,
-)
+from controller.apis.forwarding import closing_after_addresses, closing_rows, forwarding_rows, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
 from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
@@ -125,10 +119,9 @@ def cluster_listener(
     broker_id: BrokerId | None = None,
     *,
     link: ClusterLink,
-    clients: RecordClients,
 ) -> HandlerTable:
     """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
-    not about topics are forwarded to that broker, or to any. All listeners share `clients`."""
+    not about topics are forwarded to that broker, or to any."""
     broker_apis = link.spoken.api_keys
     forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
@@ -137,11 +130,11 @@ def cluster_listener(
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
     table |= to_brokers(api, table, broker_apis, forward, broker_id)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
-    table[ApiKey.METADATA] = with_broker_addresses(table[ApiKey.METADATA], clients, closes=at_broker)
     if at_broker:
-        table |= closing_rows(broker_apis, clients)
+        table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
+        table |= closing_rows(broker_apis)
     may_forward = partial(api.grants, operation="ClusterAction")
-    forwarded = forwarding_rows(broker_apis, own, forward, may_forward, clients, at_broker)
+    forwarded = forwarding_rows(broker_apis, own, forward, may_forward, at_broker)
     return with_api_versions(
         table | forwarded,
         supported_features=link.spoken.supported_features,

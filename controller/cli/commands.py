@@ -27,7 +27,9 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {
         "serve": Command("serve", "run a controller with its log in one process"),
         "gateway": Command("worker", "answer clients, while workers decide"),
-        "worker": Command("worker", "decide, with the log in Kafka; any number of workers share the partitions"),
+        "worker": Command(
+            "worker", "decide commands, with the log in Kafka; any number of workers share the partitions"
+        ),
         "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
         "demo": Command("flags", "see it all in a minute: create, refuse, dry-run, explain"),
     },

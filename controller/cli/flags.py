@@ -79,7 +79,7 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
     handback.add_argument(
         "--replace",
         action="store_true",
-        help="if the folder has this cluster's metadata, rename it to METADATA_DIR.replaced first; default: refuse",
+        help="if the folder has this cluster's metadata, rename it to METADATA_DIR.before-handback; default: refuse",
     )
     handback.set_defaults(func=later("work.adopt", "handback"))
 
@@ -142,7 +142,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         "--id",
         type=int,
         metavar="NODE",
-        help="its node id, if the folder is lost; also frees the registration of a controller that left",
+        help="node id, if the voter's folder is lost; also frees the registration of a former controller (KIP-919)",
     )
     leaving.set_defaults(func=later("work.quorum", "leave"))
     showing = commands.add_parser("quorum", description=_summary("quorum"))

@@ -43,8 +43,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         type=_brokers,
         default="cluster",
         metavar="BROKERS",
-        help="the brokers: cluster (that of --bootstrap), cluster:HOST:PORT[,…] for another target cluster, or "
-        "simulated:N; default %(default)s",
+        help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
+        "simulated:N: N simulated brokers; default %(default)s",
     )
 
     restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].headline}.")

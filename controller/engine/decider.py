@@ -1,11 +1,12 @@
 """Decides a batch of commands: the events to record, the answers, and the commands that need approval.
 
-Two results depend on time, so they are decided here and not in the machine: an allowed command of a requester whose
-mutation quota is exhausted is decided again with its throttle time, and similar refusals are counted, not recorded.
+Two results depend on time, so they are decided here and not in the machine. If the mutation quota of a client is
+exhausted, its command is decided again with the throttle time. Similar refusals are counted and not recorded one by
+one.
 
 `with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
-cluster, if there is one. `restamped` gives an approved command the
-current time, so that the time of the log never goes back.
+cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
+decrease.
 
 A command on which deciding raises fails alone: the state is restored, and the next command is decided.
 """
@@ -130,7 +131,7 @@ class Decider:
 
 
 def _size(decision: Decision) -> int:
-    """The work that a decision was, and makes: its events and new partitions; of a dry run what it shows."""
+    """The size of a decision in events and new partitions; for a dry run, the partitions in its answers."""
     if not decision.events:
         return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
     return len(decision.events) + sum([len(getattr(event, "partitions", ())) for event in decision.events])

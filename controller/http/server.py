@@ -20,7 +20,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
-from controller.http.connections import Connection, Counts, Door
+from controller.http.connections import Connection, Counts, ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
@@ -114,7 +114,7 @@ class HttpListener:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
         )
-        self._server = _Server(config, Door(app, _busy(app), self._counts, self._tls))
+        self._server = _Server(config, ListenerConnections(app, _busy(app), self._counts, self._tls))
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
         bound_port: int = listener.getsockname()[1]
@@ -141,23 +141,23 @@ def _busy(app: ASGIApp) -> ASGIApp:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, door: Door) -> None:
+    def __init__(self, config: uvicorn.Config, connections: ListenerConnections) -> None:
         super().__init__(config)
-        self._door = door
-        self._door.make = partial(Connection, door, config, self.server_state)
+        self._connections = connections
+        self._connections.make = partial(Connection, connections, config, self.server_state)
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Replaces uvicorn's: serve our own `Connection`."""
         assert sockets is not None, "sockets are always given"
-        door, loop = self._door, asyncio.get_running_loop()
-        door.loop = loop
-        self.servers = [await loop.create_server(door.accepts, sock=one, backlog=BACKLOG) for one in sockets]
+        connections, loop = self._connections, asyncio.get_running_loop()
+        connections.loop = loop
+        self.servers = [await loop.create_server(connections.accept, sock=one, backlog=BACKLOG) for one in sockets]
         self.started = True
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._door.close()
+        self._connections.close()
         await super().shutdown(sockets)
 
     @contextmanager

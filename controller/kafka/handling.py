@@ -60,8 +60,6 @@ class ClientConnection(msgspec.Struct):
     peer: str = ""
     software_name: str = "unknown"
     software_version: str = "unknown"
-    wants_brokers: bool = False
-    """True if the client produces or consumes: its responses have the brokers' own addresses."""
     ends: bool = False
     """True: close after the responses to the requests received so far."""
     mute: Callable[[float], None] = _no_mute

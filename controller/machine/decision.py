@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Events to record and answers to send. With `needs_approval` both are empty: the policies must be asked first.
+    """Events to record and answers to send. With `needs_approval` both are empty: the command needs a verdict first.
 
     `refusal` is set if the command was refused. Its events change no state, so the engine may count similar refusals
     instead of recording each of them.

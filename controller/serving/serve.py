@@ -22,7 +22,6 @@ import msgspec
 import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.forwarding import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
@@ -294,7 +293,7 @@ class Service:
         """Take requests: the brokers are registered, and the settings stand in the log."""
         listening, versions_max = self._clients.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
-            handlers = partial(cluster_listener, link=self._cluster.link, clients=RecordClients())
+            handlers = partial(cluster_listener, link=self._cluster.link)
             self._ports.open(self.api, versions_max, handlers)
             listening.open(self.api, versions_max, handlers)
         else:

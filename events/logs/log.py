@@ -5,8 +5,8 @@ A log holds events, numbered from 0 without gaps, and the state that they lead t
 
 Method. The log knows bytes only. A commit carries each event's bytes with the two keys of its indexes (shard and
 request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes everything written so
-far survive a power cut, and may run in another thread, so that many commits share one sync. Answer nobody before
-`durable_offset` has passed the events that the answer relies on.
+far survive a power cut, and may run in another thread, so that many commits share one sync. Callers must not answer a
+client before `durable_offset` has passed the events that the answer depends on.
 
 After a failed write or flush the log rejects writes until `recover` has found out what is stored.
 

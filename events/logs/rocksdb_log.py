@@ -8,9 +8,9 @@ write-ahead log and lets other threads run meanwhile (rocksdict releases the GIL
 is written once for each run of consecutive events under the same key, not once an event. `rocksdb_database` describes
 the keys, `rocksdb_recovery` the checks at each opening.
 
-Failures. After a failed write or flush RocksDB rejects writes, and Linux may have dropped the pages that it could not
-write, so memory proves nothing: `recover` reopens the database, and the disk is the truth. Reading goes on until then,
-and may show commits that `recover` finds lost.
+Failures. After a failed write or flush RocksDB rejects writes. Linux may have dropped the pages that it could not
+write, so RocksDB's memory may differ from the disk. `recover` reopens the database from the disk. Until then reads
+continue, and may return commits that `recover` finds lost.
 
 Non-goal: a second writer of the folder. Readers in other processes open a RocksDB secondary, or a copy made by
 `checkpoint`.
@@ -36,13 +36,13 @@ DEFAULT_CACHE_BYTES = 64 << 20
 """The default size of the block cache, 64 MiB."""
 
 _ROOM_BYTES = 8 << 20
-"""Disk space that RocksDB needs to open again, besides the size of its write-ahead log."""
+"""Disk space that RocksDB needs to reopen, in addition to the size of its write-ahead log."""
 
 
 class RocksDbLog(WholeLog):
     """An `EventLog` in a folder."""
 
-    _vouched_offset = 0
+    _durable_elsewhere_offset = 0
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class RocksDbLog(WholeLog):
 
     @property
     def durable_offset(self) -> int:
-        return max(self._durable_offset, self._vouched_offset)
+        return max(self._durable_offset, self._durable_elsewhere_offset)
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
@@ -126,16 +126,16 @@ class RocksDbLog(WholeLog):
         self._put(database, batch)
 
     def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Drop the events below an offset, which are archived, except those at the offsets `retained`.
+        """Drop the archived events below an offset, except those at the offsets `retained`.
 
-        `names` are the index keys of the event at the offset. Dropped events are read from the archive from now on.
-        Raises LogWriteError, and what reading raises.
+        `names` are the index keys of the event at the offset. From now on dropped events are read from the archive.
+        Raises LogWriteError and the errors of reads.
         """
         database, start = self._writable(), self._start_offset
-        assert start <= offset < self.durable_offset, "what is dropped is here, and durable"
-        here = {one: self.read_one(one) for one in retained}
-        self._start_offset = offset  # readers look into the archive before anything is gone
-        self._put(database, _drop_batch(database, start, offset, here, names))
+        assert start <= offset < self.durable_offset, "dropped events are stored and durable"
+        values = {one: self.read_one(one) for one in retained}
+        self._start_offset = offset  # readers switch to the archive before events are deleted
+        self._put(database, _drop_batch(database, start, offset, values, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
         """Remove dropped runs of events from the index, and archived state keys. Raises LogWriteError."""
@@ -156,13 +156,13 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
-        self._vouched_offset = self._next_offset
+        self._durable_elsewhere_offset = self._next_offset
 
     def recover(self) -> int:
         with self._flushing:
             if self._closed:
                 raise log.LogClosed(f"the log in {self._path} is closed")
-            self._check_room()
+            self._check_disk_space()
             self._close_database()
             self._open_database()
             self._failure = None
@@ -175,7 +175,7 @@ class RocksDbLog(WholeLog):
         LogDiskFull, LogAccessDenied, LogWriteError.
         """
         if os.path.lexists(path):
-            raise FileExistsError(f"{path} exists: a checkpoint makes its own folder")
+            raise FileExistsError(f"{path} already exists: name a new folder for the copy")
         try:
             self._readable().checkpoint(Path(path))
         except Exception as error:
@@ -203,7 +203,7 @@ class RocksDbLog(WholeLog):
         opened = open_checked(self._path, self._cache_bytes, self._mark.read())
         self._database = opened.database
         self._cut = opened.cut
-        self._next_offset = self._durable_offset = self._vouched_offset = opened.next_offset
+        self._next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
         self._start_offset = opened.start
         self._mark.write(opened.next_offset)
 
@@ -215,7 +215,7 @@ class RocksDbLog(WholeLog):
 
     def _writable(self) -> Database:
         if self._failure is not None:
-            raise log.LogWriteError(f"{self._path} takes no writes until it has recovered from: {self._failure}")
+            raise log.LogWriteError(f"{self._path} rejects writes until it has recovered from: {self._failure}")
         return self._readable()
 
     def _failed(self, error: Exception) -> log.LogError:
@@ -223,8 +223,8 @@ class RocksDbLog(WholeLog):
         self._failure = str(error)
         return classify(error, self._path, log.LogWriteError)
 
-    def _check_room(self) -> None:
-        """Raise LogDiskFull unless opening again would fit on the disk, so that reading does not stop in vain."""
+    def _check_disk_space(self) -> None:
+        """Raise LogDiskFull unless the disk has room to reopen. Otherwise `recover` would end reads and then fail."""
         needed = sum(each.stat().st_size for each in self._path.glob("*.log")) + _ROOM_BYTES
         probe = self._path / "ROOM"
         try:

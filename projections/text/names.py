@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
-from controller.machine.errors import ErrorCode
-
 
 def error_name(code: int) -> str:
     """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`."""
@@ -15,7 +13,12 @@ def error_name(code: int) -> str:
 
 def error_word(code: int) -> str:
     """Kafka's name of an error code; `ERROR_n` for an unknown one."""
-    return ErrorCode(code).name if code in _KNOWN else f"ERROR_{code}"
+    from controller.machine.errors import ErrorCode  # takes msgspec, which `--help` does not load
+
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"ERROR_{code}"
 
 
 def topic_id_text(topic_id: bytes) -> str:
@@ -26,9 +29,6 @@ def topic_id_text(topic_id: bytes) -> str:
 def topic_id_bytes(text: str) -> bytes:
     """The topic id of such a text. Raises ValueError."""
     return urlsafe_b64decode(text + "==")
-
-
-_KNOWN = frozenset(int(code) for code in ErrorCode)
 
 
 _ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -69,7 +69,8 @@ def _of_topic(event: Event) -> str:
             return _created(event)
         case catalog.CreateAnswered() as e:
             message = f": {e.message}" if e.message else ""
-            return f"the client is answered {error_name(e.error_code)} for {e.topic} after {e.waited_ms} ms{message}"
+            outcome = "success" if not e.error_code else error_name(e.error_code)
+            return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
         case catalog.MetadataPropagated() as e:
             return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
         case catalog.LeaderElected() | catalog.IsrChanged():
@@ -142,7 +143,7 @@ def _requested(e: catalog.CreateRequested) -> str:
         how += " (auto-creation)"
     waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
     noted = ", named twice in the request" if e.duplicate else ""
-    return f"{_who(e)} asks over {how} to create {e.topic} with {create_text(e)}, {waits}{noted}"
+    return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{noted}"
 
 
 class CreateParameters(Protocol):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from controller.apis import forwarding
 from controller.apis.forwarding import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
-    CLIENT_ID_CHARACTERS_MAX,
-    RECORDS,
-    RecordClients,
+    PRODUCE,
+    closing_after_addresses,
     closing_rows,
     forwarding_rows,
     to_broker,
-    with_broker_addresses,
 )
+from controller.apis.metadata import MetadataHandler
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
@@ -35,7 +35,7 @@ from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint
 from events.names import BrokerId
 
-PRODUCE, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 0, 3, 10, 11, 16, 17, 59
+FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 1, 3, 10, 11, 16, 17, 59
 SPOKEN = [
     ApiVersion(api_key=key, min_version=0, max_version=5)
     for key in (FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT)
@@ -58,7 +58,7 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_client_apis_are_forwarded() -> None:
-    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody, RecordClients()).keys() == {
+    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody).keys() == {
         FIND_COORDINATOR,
         JOIN_GROUP,
         LIST_GROUPS,
@@ -67,7 +67,7 @@ def test_only_client_apis_are_forwarded() -> None:
 
 
 async def test_frames_are_forwarded_unchanged() -> None:
-    table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody, RecordClients())
+    table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody)
     protocol = ServerProtocol(table, 1000)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
@@ -83,66 +83,54 @@ async def test_frames_are_forwarded_unchanged() -> None:
 
 async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
     """As a broker works on them: a group sees the requests of a member in their order."""
-    assert forwarding_rows(SPOKEN, (), echo, anybody, RecordClients())[LIST_GROUPS].alone
-
-
-def test_find_coordinator_client_gets_broker_addresses() -> None:
-    clients = RecordClients()
-    row = with_broker_addresses(ApiHandler(0, 13, metadata), clients, closes=False)
-    assert wants_brokers(row, "admin") is False
-    clients.add(RequestContext(FIND_COORDINATOR, 4, client_id="consumer"))
-    assert [wants_brokers(row, each) for each in ("consumer", "admin")] == [True, False]
-
-
-def test_record_clients_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "CLIENTS_MAX", 2)
-    clients = RecordClients()
-    contexts = [RequestContext(FIND_COORDINATOR, 4, client_id=each * 10_000) for each in "abc"]
-    for context in contexts:
-        clients.add(context)
-    assert [each in clients for each in contexts] == [False, True, True]
-    assert max(len(client_id) for _, client_id in clients._seen) == CLIENT_ID_CHARACTERS_MAX
+    assert forwarding_rows(SPOKEN, (), echo, anybody)[LIST_GROUPS].alone
 
 
 @pytest.mark.parametrize(
-    ("software", "topics", "closes", "ends"),
+    ("software", "topics", "ends"),
     [
-        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True, True),
-        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), False, False),
-        ("apache-kafka-java", (), True, False),
-        ("librdkafka", (MetadataRequestTopic(name="orders"),), True, False),
+        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True),
+        ("apache-kafka-java", (), False),
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), False),
     ],
 )
-def test_java_record_client_is_disconnected_after_metadata(
-    software: str, topics: tuple[MetadataRequestTopic, ...], closes: bool, ends: bool
+def test_java_client_is_disconnected_after_metadata_of_named_topics(
+    software: str, topics: tuple[MetadataRequestTopic, ...], ends: bool
 ) -> None:
     context = RequestContext(METADATA, 12)
     context.connection.software_name = software
-    with_broker_addresses(ApiHandler(0, 13, metadata), RecordClients(), closes).handle(
-        context, MetadataRequest(topics=topics)
-    )
+    row = closing_after_addresses(ApiHandler(0, 13, lambda *_: MetadataResponse()))
+    row.handle(context, MetadataRequest(topics=topics))
     assert context.connection.ends is ends
 
 
-def test_produce_and_fetch_disconnect() -> None:
-    clients = RecordClients()
-    spoken = [ApiVersion(api_key=key, min_version=0, max_version=12) for key in (*RECORDS, LIST_GROUPS)]
-    rows = closing_rows(spoken, clients)
-    assert rows.keys() == RECORDS
-    context = RequestContext(PRODUCE, 9, client_id="producer")
+def test_produce_disconnects() -> None:
+    rows = closing_rows(ApiVersion(api_key=key, min_version=0, max_version=12) for key in (PRODUCE, FETCH, LIST_GROUPS))
+    assert rows.keys() == {PRODUCE}
+    context = RequestContext(PRODUCE, 9)
     assert rows[PRODUCE].handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
     assert context.connection.ends
-    assert context in clients
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return MetadataResponse()
-
-
-def wants_brokers(row: ApiHandler, client_id: str) -> bool:
-    context = RequestContext(METADATA, 12, client_id=client_id)
-    row.handle(context, MetadataRequest(topics=None))
-    return context.connection.wants_brokers
+@pytest.mark.parametrize("listeners", [True, False])
+@pytest.mark.parametrize(
+    ("software", "topics", "shown"),
+    [
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), (True, True)),
+        ("librdkafka", None, (False, True)),
+        ("librdkafka", (), (False, True)),
+        ("kgo", (), (False, False)),
+        ("apache-kafka-java", None, (True, True)),
+        ("apache-kafka-java", (), (False, False)),
+    ],
+)
+def test_metadata_shows_the_brokers_own_addresses_to_clients_that_need_them(
+    software: str, topics: tuple[MetadataRequestTopic, ...] | None, shown: tuple[bool, bool], listeners: bool
+) -> None:
+    context = RequestContext(METADATA, 12)
+    context.connection.software_name = software
+    api: Any = SimpleNamespace(broker_ports=(lambda *_: None) if listeners else None)
+    assert MetadataHandler(api)._shows_brokers(context, MetadataRequest(topics=topics)) is shown[not listeners]
 
 
 async def test_broker_listener_forwards_to_the_brokers_current_address() -> None:
@@ -180,13 +168,11 @@ class ControllerApi:
 async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
     software: str, at_broker: bool, ends: bool
 ) -> None:
-    clients = RecordClients()
-    context = RequestContext(FIND_COORDINATOR, 2, client_id="me")
+    context = RequestContext(FIND_COORDINATOR, 2)
     context.connection.software_name = software
     request = ForwardedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
-    given = forwarding_rows(SPOKEN, (), echo, anybody, clients, at_broker)[FIND_COORDINATOR].handle(context, request)
+    given = forwarding_rows(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
     assert context.connection.ends is ends
-    assert context in clients, "Metadata shows it the brokers when it reconnects"
     if ends:
         assert given is NO_RESPONSE
     else:
@@ -194,7 +180,7 @@ async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
 
 
 async def test_unsupported_forwarded_version_disconnects() -> None:
-    protocol = ServerProtocol(forwarding_rows(SPOKEN, (), echo, anybody, RecordClients()), 1000)
+    protocol = ServerProtocol(forwarding_rows(SPOKEN, (), echo, anybody), 1000)
     sent = frame(JOIN_GROUP, 6, b"")
     protocol.receive(struct.pack(">i", len(sent)) + sent)
     exchange = protocol.next_exchange()
@@ -206,7 +192,7 @@ async def test_forwarding_without_a_broker_disconnects() -> None:
     async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
-    table = forwarding_rows(SPOKEN, (), nobody, anybody, RecordClients())
+    table = forwarding_rows(SPOKEN, (), nobody, anybody)
     given = table[LIST_GROUPS].handle(
         RequestContext(LIST_GROUPS, 4), ForwardedRequest(frame=frame(LIST_GROUPS, 4, b""))
     )
@@ -219,6 +205,6 @@ async def test_forwarding_needs_cluster_action() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was forwarded")
 
-    table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin", RecordClients())
+    table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin")
     with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))

@@ -237,7 +237,7 @@ verify FOLDER --key PRIVATE              | 2 it must be an Ed25519 public key in
 verify FOLDER --partition 3              | 2 --partition 3
 verify 127.0.0.1:1                       | 2 no answer from a service at 127.0.0.1:1
 prove nonesuch --data FOLDER             | 1 there is no event of request nonesuch
-prove 99999 --data FOLDER                | 1 no event is at offset 99999: the log ends at
+prove 99999 --data FOLDER                | 1 there is no event at offset 99999: the log ends at
 prove 3 --data FOLDER --partition 1      | 2 there is no partition 1; this log has none
 prove 3 --data FOLDER --head PUBLIC      | 2 contains no head
 """

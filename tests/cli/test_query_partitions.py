@@ -118,7 +118,7 @@ def test_each_partition_has_a_tree_of_its_own(folder: Path, capsys: pytest.Captu
     code, _, err = _run(capsys, "verify", folder, "--partition", "3")
     assert (code, "--partition 3: " in err) == (2, True)
     code, _, err = _run(capsys, "prove", "2", "--data", folder)
-    assert (code, "partition: each has a head of its own: give one, 0 to 2" in err) == (2, True)
+    assert (code, "partition: each partition has its own tree: name one, 0 to 2" in err) == (2, True)
     code, proof, _ = _run(capsys, "prove", "2", "--data", folder, "--partition", "1")
     head = json.loads(proof)["head"]
     assert (code, head["log"], of_one.endswith(f"root {head['root']}")) == (0, "c/1", True)

@@ -56,7 +56,7 @@ def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
     first, blank, header, *steps = outcome.out.splitlines()
     assert first.startswith("topic u: ready, 2 partitions, created 20")
     assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
-    assert "asks over HTTP to create u with 2 partitions, the default factor" in steps[0]
+    assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
     assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
     request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
     assert run("explain", request, "--data", stopped).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")

@@ -21,7 +21,7 @@ from tests.support.topicwright import Topicwright, topicwright
 STANDS_FOR = {
     "HOST:PORT[,HOST:PORT…]": "127.0.0.1:9", "HOST:PORT[,…]": "127.0.0.1:9", "HOST:PORT": "127.0.0.1:9",
     "faust|plain": "plain", "list|remove": "list", "KEY=VALUE": "a=b", "FILE": "file", "DIR": "data",
-    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "FLEET": "simulated:1", "URL": "local",
+    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "BROKERS": "simulated:1", "URL": "local",
     "REQUEST-ID": "request", "NAME": "name", "ID": "request",
 }  # fmt: skip
 """What to type for the words that stand for others; brackets and … are left out."""
@@ -82,7 +82,7 @@ EXPECTED = {
     "topicwright diff 1h": r"pay\.orders +created",
     "topicwright requests": r"^REQUEST .*pay\.orders",
     "topicwright events --topic pay.orders": r"CreateRequested +pay\.orders",
-    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is complete",
+    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is ready",
     "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",

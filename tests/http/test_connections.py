@@ -88,7 +88,7 @@ async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(connections, "CONNECTIONS_MORE", 2)
+    monkeypatch.setattr(connections, "CONNECTIONS_FOR_HEALTH", 2)
     async with opened() as (one, to):
         await one.client.aclose()
         at_work = [await to.send(FOLLOW) for _ in range(2)]
@@ -108,7 +108,7 @@ async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
         other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         assert all(counts.admit("kafka") for _ in range(3))
-        idle = [await to.send() for _ in range(2 * connections.FILES_MORE)]
+        idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
         assert await _ended(idle[0][0]) == b"", "the oldest that owes a request gives way"
         counts.left("kafka")
@@ -194,7 +194,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 async def test_answers_that_are_not_taken_hold_so_many_bytes(
     answers: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HELD_BYTES_MAX", 50 << 20)
+    monkeypatch.setattr(connections, "RESPONSE_BYTES_MAX", 50 << 20)
     async with opened() as (_, to):
         patient, _ = await to.send(BROKERS, host="127.0.0.2")
         assert (await patient.readline()).startswith(b"HTTP/1.1 200")
@@ -237,13 +237,13 @@ async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
 
 async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    take = Connection._take
+    take = Connection._process
 
     def counted(self: Connection, data: bytes) -> None:
         sizes.append(len(data))
         take(self, data)
 
-    monkeypatch.setattr(Connection, "_take", counted)
+    monkeypatch.setattr(Connection, "_process", counted)
     async with opened() as (_, to):
         text = b'{"name": "t"' + b" " * 40_000 + b"}"
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"

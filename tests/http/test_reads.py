@@ -302,7 +302,7 @@ WRONG = """
 /v1/log/head?partition=0           | 400 partition: there is no partition 0; this log has none
 /v1/log/proof                      | 400 give exactly one of offset, topic and request
 /v1/log/proof?offset=1&topic=t     | 400 give exactly one of offset, topic and request
-/v1/log/proof?offset=7             | 404 no event is at offset 7: the log ends at 7
+/v1/log/proof?offset=7             | 404 there is no event at offset 7: the log ends at 7
 /v1/log/proof?offset=3&size=3      | 400 size: event 3 is not among the first 3
 /v1/log/proof?offset=3&size=9      | 400 size: the log has 7 events, not 9
 /v1/log/proof?topic=t              | 404 there is no event of topic t from offset 0 on

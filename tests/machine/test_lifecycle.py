@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 def test_the_page_is_drawn_from_the_tables() -> None:
     drawn = page()
-    assert PAGE.read_text() == drawn, "draw it anew: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
+    assert PAGE.read_text() == drawn, "generate it: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
@@ -72,9 +72,9 @@ def test_events_without_a_life_cycle() -> None:
 def test_an_event_that_may_not_come_is_an_error() -> None:
     answered = CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
     with pytest.raises(
-        OutOfLifecycle, match="CreateAnswered may not come to a create request that is asked; allowed: "
+        OutOfLifecycle, match="CreateAnswered may not come to a create request that is requested; allowed: "
     ):
-        advance(CREATE_REQUEST, RequestState.ASKED, answered)
+        advance(CREATE_REQUEST, RequestState.REQUESTED, answered)
     with pytest.raises(OutOfLifecycle, match="that is succeeded; allowed: nothing: it has ended"):
         advance(CREATE_REQUEST, RequestState.SUCCEEDED, answered)
 

@@ -39,18 +39,18 @@ unregister 4
 
 EXPLAINED = """
 topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
-7 +0 CreateTopic ask: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 4, \
+7 +0 CreateTopic ask: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 4, \
 retention.ms=5, waiting up to 1000 ms
 8 +0 CreateTopic ask: t is created, 1 partition with factor 4, placed on live brokers 1, 2, 3; replicas 0: [3,1,2,-1]; \
 -1 is a placeholder: too few brokers are live (KIP-409)
 9 +1 ConfirmMetadata q: brokers 1, 2, 3 applied the creation of t
 10 +1 ConfirmMetadata q: t is ready: every partition has a leader and every live broker knows it
-11 +1 ConfirmMetadata q: the client is answered NONE for t after 1 ms
-12 +2 CreateTopic again: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 1, \
+11 +1 ConfirmMetadata q: t: answered in 1 ms: success
+12 +2 CreateTopic again: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 1, \
 not waiting
 13 +2 CreateTopic again: t is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists: Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
-14 +2 CreateTopic again: the client is answered TOPIC_ALREADY_EXISTS (36) for t after 0 ms: Topic 't' already exists. \
+14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 <= broker 4 is live (why) at offset 16
 18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
@@ -185,7 +185,7 @@ CASES = {
     ),
     "a live broker that registers anew after it ended in order": (
         "join 2 as=second; reconcile t",
-        "broker 2 is fenced (registered anew)",
+        "broker 2 is fenced (registered again)",
     ),
     "one that has no replica of the topic went too": (
         "join 4; unfence 4; fence 2; fence 4; reconcile t",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.machine.apply import with_partition
 from controller.machine.partitions.blocks import BLOCK
 from controller.machine.state import Topic
@@ -77,6 +79,7 @@ def test_a_topic_grows_over_a_block() -> None:
         assert stored(bench) == [topic("big", size)]
 
 
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_values_are_found_by_key_and_in_a_walk_alike(size: int) -> None:
     bench = Bench()
     bench.commit(topic("t", size), topic("u"))

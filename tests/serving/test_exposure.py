@@ -33,14 +33,14 @@ def test_all_else_is_open_to_others(host: str) -> None:
 STARTS = """
 num.partitions=1 | 127.0.0.1 127.0.0.1 | ok
 num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, open to other machines without authentication
-num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT: whoever reaches 0.0.0.0:9092 may do everything
+num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT has no authentication: whoever reaches 0.0.0.0:9092
 authorizer.class.name=StandardAuthorizer | 0.0.0.0 127.0.0.1 | whoever reaches 0.0.0.0:9092 is User:ANONYMOUS
-http.authentication=none | 127.0.0.1 0.0.0.0 | to HTTP: whoever reaches 0.0.0.0:8080 may do everything
+http.authentication=none | 127.0.0.1 0.0.0.0 | HTTP has no authentication: whoever reaches 0.0.0.0:8080
 http.authentication=required users.file=USERS | 127.0.0.1 0.0.0.0 | unencrypted passwords and tokens at 0.0.0.0:8080
 http.authentication=required users.file=USERS | 127.0.0.1 127.0.0.1 | ok
 users.file=USERS http.security.protocol=SSL ssl.keystore.location=KEYSTORE | 127.0.0.1 0.0.0.0 | ok
 listeners=SASL_PLAINTEXT://0.0.0.0:9092 | - 127.0.0.1 | ok
-listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | listener SSL: whoever reaches 0.0.0.0:9092
+listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | listener SSL has no authentication
 """
 
 

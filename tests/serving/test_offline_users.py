@@ -95,7 +95,7 @@ def _killed(data: Path) -> None:
             "is of one voter among others",
         ),
         (_killed, ["node.id=3000"], "killed in the middle of a commit: start it once"),
-        (lambda data: None, ["node.id=7"], "is of node 3000, not of 7"),
+        (lambda data: None, ["node.id=7"], "belongs to node 3000, not to 7"),
     ],
     ids=["three in the log", "three in the settings", "killed", "another node"],
 )

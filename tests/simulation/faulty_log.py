@@ -154,7 +154,7 @@ class FaultyLog:
 
     def _check_writable(self) -> None:
         if self._failed:
-            raise LogWriteError("takes no writes until it has recovered")
+            raise LogWriteError("rejects writes until it has recovered")
 
     def _check_readable(self) -> None:
         if self._dark:

@@ -43,8 +43,8 @@ def recreate(admin: AdminClient, topic: str) -> None:
 
 
 LOST: dict[str, tuple[str, Callable[[AdminClient, str], None], str]] = {
-    "the events topic is deleted": ("events", delete, r"there is no topic \S+\.events in Kafka, and \S+ holds \d+ ev"),
-    "the commands topic is deleted": ("commands", delete, r"there is no topic \S+\.commands in Kafka, and \S+ holds "),
+    "the events topic is deleted": ("events", delete, r"topic \S+\.events is missing in Kafka, but \S+ has \d+ ev"),
+    "the commands topic is deleted": ("commands", delete, r"topic \S+\.commands is missing in Kafka, but \S+ has "),
     "the events topic is empty": ("events", recreate, r"is of the events topic with id \S+, and the one in Kafka has"),
 }
 

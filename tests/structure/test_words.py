@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 BANNED = {
     "asks": "requests",
     "clearance": "dry_run",
-    "dry_runs": "dry_runs",
     "consult": "needs_approval",
     "ears": "contact",
     "told": "reported",

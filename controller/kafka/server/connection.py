@@ -2,7 +2,7 @@
 
 Requests start in order as they arrive, up to the limits. Responses that are ready together are sent in one write, in
 the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from
-it. A large frame is decoded in another thread, and a list of everything is processed alone.
+it. A large frame is decoded in another thread. A request of an API that is marked `alone` runs without others.
 
 The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
 `Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client
@@ -29,13 +29,13 @@ from controller.kafka.server.service import Service
 from controller.kafka.session import ANONYMOUS, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
-"""Bytes written to the transport at once, before it may pause writing."""
+"""The most bytes in one write to the transport."""
 
-_HELD_BYTES_UNCOUNTED: Final = 16 * 1024
-"""Buffered bytes that do not count: about what a connection takes anyway."""
+_BUFFERED_BYTES_IGNORED: Final = 16 * 1024
+"""Smaller buffers are not counted: any connection needs about as much memory."""
 
-_TURN_S: Final = 0.005
-"""How long one connection may block the event loop."""
+_ROUND_S: Final = 0.005
+"""The longest time that one connection may block the event loop."""
 
 _logger = structlog.get_logger(__name__)
 
@@ -46,7 +46,7 @@ class _Disconnected(Exception):
 
 class Connection(asyncio.Protocol):
     def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
-        """`principal` is from the client's certificate."""
+        """`principal` is that of the client's certificate, if it has one."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
@@ -59,10 +59,10 @@ class Connection(asyncio.Protocol):
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._alone: Exchange | None = None
-        """The request that runs alone."""
+        """The request during which no other starts."""
         self._reading = True
         self._writable = True
-        self._turn_scheduled = False
+        self._round_scheduled = False
         self.bytes_held = 0
         """Bytes buffered for the client, as counted by the server."""
         self._active_at = service.clock()
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._active_at = self._service.clock()
         self._protocol.receive(data)
-        self._turn()
+        self._run_round()
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -91,12 +91,12 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable = True
         self._active_at = self._service.clock()
-        self._schedule_turn()
+        self._schedule_round()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._protocol.end()
-        self._report_held(0)
+        self._report_buffered(0)
         for due in (self._authentication_timer, self._muted, *self._waiting):
             if due is not None:
                 due.cancel()
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
     def drain(self) -> None:
         """Stop reading, answer requests in flight, and close."""
         self._protocol.end()
-        self._turn()
+        self._run_round()
 
     def abort(self) -> None:
         """Close immediately, without pending responses."""
@@ -135,12 +135,12 @@ class Connection(asyncio.Protocol):
         return self._service.clock() - self._active_at
 
     def end(self, reason: str) -> None:
-        """Close on the server's decision, with a log line."""
+        """Close the connection, and log the reason."""
         self._log(_logger.info, reason)
         self.abort()
 
     def mute(self, seconds: float) -> None:
-        """Start no requests for so long: the client exceeded a quota (KIP-219)."""
+        """Start no requests for this time, because the client exceeded a quota (KIP-219)."""
         ends_s = self._service.loop.time() + seconds
         if self._transport is None or (self._muted is not None and self._muted.when() >= ends_s):
             return
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        self._schedule_turn()
+        self._schedule_round()
 
     # --- authentication
 
@@ -169,9 +169,9 @@ class Connection(asyncio.Protocol):
         if self._gate is not None and not self._gate.open:
             self.end("not authenticated in time")
 
-    # --- one turn: start requests, send responses
+    # --- one round: start requests, send responses
 
-    def _turn(self) -> None:
+    def _run_round(self) -> None:
         """Start requests, send responses that are ready, then pause or resume reading."""
         self._begin_requests()
         if self._client.ends and not self._protocol.ended:
@@ -182,29 +182,29 @@ class Connection(asyncio.Protocol):
         if self._protocol.ended and not self._protocol.in_flight:
             self._transport.close()
             return
-        self._report_held(self._protocol.bytes_held + self._transport.get_write_buffer_size())
+        self._report_buffered(self._protocol.bytes_held + self._transport.get_write_buffer_size())
         may_begin, has_frame = self._may_begin(), self._protocol.has_frame()
         self._set_reading(may_begin and not has_frame)
         if may_begin and has_frame:
-            self._schedule_turn()
+            self._schedule_round()
 
-    def _report_held(self, size: int) -> None:
+    def _report_buffered(self, size: int) -> None:
         """Report the bytes buffered for the client to the server, unless they are few."""
-        size = size if size > _HELD_BYTES_UNCOUNTED else 0
+        size = size if size > _BUFFERED_BYTES_IGNORED else 0
         if size != self.bytes_held:
             more, self.bytes_held = size - self.bytes_held, size
             self._service.holds(more)
 
-    def _schedule_turn(self) -> None:
-        """Schedule one turn in the next round of the loop."""
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._service.loop.call_soon(self._scheduled_turn)
+    def _schedule_round(self) -> None:
+        """Schedule one round in the next iteration of the event loop."""
+        if not self._round_scheduled:
+            self._round_scheduled = True
+            self._service.loop.call_soon(self._scheduled_round)
 
-    def _scheduled_turn(self) -> None:
-        self._turn_scheduled = False
+    def _scheduled_round(self) -> None:
+        self._round_scheduled = False
         if self._transport is not None:
-            self._turn()
+            self._run_round()
 
     def _may_begin(self) -> bool:
         limits = self._service.limits
@@ -229,8 +229,8 @@ class Connection(asyncio.Protocol):
     def _begin_requests(self) -> None:
         clock = self._service.clock
         now = clock()
-        turn_ends = now + _TURN_S
-        while now < turn_ends and self._may_begin():
+        round_ends = now + _ROUND_S
+        while now < round_ends and self._may_begin():
             exchange = self._protocol.next_exchange()
             if exchange is None:
                 return
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
         else:
             self._protocol.resize(exchange, future.result())
             self._begin(exchange, started)
-        self._waited_for(future)
+        self._stop_waiting(future)
 
     def _begin(self, exchange: Exchange, started: float) -> None:
         service, header = self._service, exchange.header
@@ -294,10 +294,10 @@ class Connection(asyncio.Protocol):
             self._fail(exchange, error, started)
         else:
             self._answer(exchange, future.result(), started)
-        self._waited_for(future)
+        self._stop_waiting(future)
 
     def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
-        """The error of a finished future; None to continue."""
+        """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
         if future.cancelled():
             return (
                 _Disconnected()
@@ -307,10 +307,10 @@ class Connection(asyncio.Protocol):
         error = future.exception()
         return _Disconnected() if error is None and self._transport is None else error
 
-    def _waited_for(self, future: asyncio.Future[Any]) -> None:
+    def _stop_waiting(self, future: asyncio.Future[Any]) -> None:
         self._waiting.discard(future)
         if self._transport is not None:
-            self._schedule_turn()
+            self._schedule_round()
         elif not self._waiting:
             self._service.closed(self)
 
@@ -325,7 +325,7 @@ class Connection(asyncio.Protocol):
         self._report(exchange, started)
 
     def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
-        """Close the connection: a malformed request, Disconnect, a bug of a handler, or the client disconnected."""
+        """Close the connection after a malformed request, Disconnect, a bug in a handler, or a disconnect."""
         self._protocol.end()
         if isinstance(error, _Disconnected):
             exchange.end("the client disconnected", "cancelled")

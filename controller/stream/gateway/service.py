@@ -20,7 +20,6 @@ import structlog
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.forwarding import RecordClients
 from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
@@ -193,7 +192,7 @@ class GatewayService:
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
         gateway.brokers_error = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
         reached = await cluster.reached()
-        handlers = partial(cluster_listener, link=reached.link, clients=RecordClients())
+        handlers = partial(cluster_listener, link=reached.link)
         self._ports.open(gateway, versions_max, handlers)
         listening.open(gateway, versions_max, handlers)
 

@@ -1,17 +1,16 @@
 """The commands and events topics: created where missing, checked where they exist, and watched.
 
-Requirements. Both have as many partitions as the setting says, because a topic's partition never changes. Events are
-kept for ever and never compacted, because they are the only truth. Commands are not compacted, because their offsets
-are counted. With several brokers, both keep acknowledged records when a broker dies. A topic that does not match stops
-the start: existing topics are never changed.
+Requirements. Both topics have exactly `stream.partitions` partitions, because a topic must never change its partition.
+Events are retained for ever and never compacted, because they are the source of truth. Commands are not compacted,
+because events refer to their offsets. With several brokers, both topics keep acknowledged records when a broker dies.
+A process refuses to start if an existing topic does not match; it never changes an existing topic.
 
-Watch. A topic that is deleted takes its history along. A topic created again under the same name, by an operator or by
-a cluster that creates topics on demand, is another log, so deciding must stop. Idle processes would not notice for
-minutes, so topic ids are polled. A topic counts as deleted when it is missing in two polls in a row. An events topic
-without its first records stops no running process, but no empty folder can start from it: `trouble` says so. Errors of
-Kafka itself prove nothing; they are logged once, and polling goes on.
+Watch. If a topic is deleted and recreated, by an operator or by auto-creation, it is another log, so deciding must
+stop. Idle processes would not notice for minutes, so `TopicWatch` polls topic ids. A topic counts as deleted if two
+polls in a row do not find it. If the events topic has lost its first records, running processes continue, but none can
+start with an empty folder: `trouble` reports this. Other errors of Kafka are logged once, and polling continues.
 
-Everything but `TopicWatch` blocks, and belongs in a thread.
+All functions block, so call them in a thread.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any
 import msgspec
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -37,7 +36,7 @@ from controller.stream.log.partition import events_in
 from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
-REPLICAS_UNASKED_MAX = 3
+DEFAULT_REPLICAS_MAX = 3
 COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
 _NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
@@ -53,7 +52,7 @@ class TopicsMismatch(SettingsError):
 
 
 class RequiredTopics(msgspec.Struct, frozen=True):
-    """The required topics; a `replication_factor` of -1 depends on the number of brokers."""
+    """The required topics. With a `replication_factor` of -1, new topics get up to DEFAULT_REPLICAS_MAX replicas."""
 
     commands: str
     events: str
@@ -71,8 +70,8 @@ class RequiredTopics(msgspec.Struct, frozen=True):
 
 
 def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data: Path) -> Topics:
-    """Create the missing topics, check all, and return their descriptions. If the folder `data` holds events, a missing
-    topic is an error: Kafka has lost it.
+    """Create missing topics, check both, and return their descriptions. If the folder `data` has events, a missing
+    topic is an error, because Kafka has lost it.
 
     `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for an
     unreadable folder.
@@ -104,7 +103,7 @@ def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, da
     there = admin.list_topics(timeout=TIMEOUT_S).topics
     factor = required.replication_factor
     if factor < 1:
-        factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
+        factor = max(1, min(DEFAULT_REPLICAS_MAX, brokers))
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
@@ -120,17 +119,17 @@ def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, da
         return
     if held := events_in(data):
         raise TopicsMismatch(
-            f"there is no topic {missing[0].topic} in Kafka, and {data} holds {held} events: it may be the last copy "
-            "of them. If Kafka lost the topic, stop all workers and gateways and write the events back with "
-            "`topicwright restore-topic`; else choose another folder with --data, or remove this one"
+            f"topic {missing[0].topic} is missing in Kafka, but {data} has {held} events and may be their last copy. "
+            "If Kafka lost the topic, stop all workers and gateways and write the events back with "
+            "`topicwright restore-topic`. Otherwise choose another folder with --data, or remove this one"
         )
     for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
         try:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue  # another process was first; what it made is checked like any other
-            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+                continue  # another process was first; its topic is checked like any other
+            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
 
 
 def _described(admin: AdminClient, names: Sequence[str]) -> list[Any]:
@@ -164,7 +163,7 @@ def _check_factor(name: str, found: int, required: int) -> None:
 
 
 def _min_insync(factor: int) -> int:
-    """The acknowledging replicas, such that one broker of several may be down and then be lost."""
+    """The lowest safe min.insync.replicas: an acknowledged record survives the loss of one broker."""
     return max(1, factor - 1)
 
 
@@ -174,7 +173,7 @@ def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> Non
         allowed = str(least) if least == factor else f"{least} to {factor}"
         raise TopicsMismatch(
             f"topic {name} has min.insync.replicas={found}, and for {factor} replicas a partition must have {allowed}; "
-            "with fewer what was acknowledged may be lost with one broker, with more nothing can be written: change it"
+            "fewer may lose acknowledged records with one broker, more block all writes: change it"
         )
 
 
@@ -200,7 +199,7 @@ def _classified(error: KafkaError) -> Exception:
 
 
 def _silent() -> logging.Logger:
-    """A logger that drops librdkafka's lines, which would go to standard error; exceptions have the errors."""
+    """A logger that drops librdkafka's log lines. They would go to standard error, and exceptions have the errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -208,8 +207,7 @@ def _silent() -> logging.Logger:
 
 
 def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
-    """The offsets of the first and the next record in each partition of a topic. Blocks. Raises KafkaUnreachable,
-    TopicsMismatch."""
+    """The earliest and latest offset of each partition. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     places = [TopicPartition(topic, number) for number in range(partitions)]
     earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -223,12 +221,12 @@ def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) ->
         raise _classified(error.args[0]) from error
 
 
-KEPT_MS = 3_600_000
+GATEWAYS_RETENTION_MS = 3_600_000
 
 
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
-    """Create the topic if missing; a factor of -1 depends on the number of brokers. Blocks. Raises KafkaUnreachable,
-    TopicsMismatch."""
+    """Create the topic of the gateways' addresses if it is missing; for a `replication_factor` of -1 see
+    RequiredTopics. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties))
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
@@ -236,37 +234,41 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
         raise KafkaUnreachable(f"Kafka does not answer: {error.args[0].str()}") from error
     if name in there.topics:
         return
-    factor = replication_factor if replication_factor > 0 else min(REPLICAS_UNASKED_MAX, len(there.brokers))
-    configs = {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "segment.ms": str(KEPT_MS)}
+    factor = replication_factor if replication_factor > 0 else min(DEFAULT_REPLICAS_MAX, len(there.brokers))
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(GATEWAYS_RETENTION_MS),
+        "segment.ms": str(GATEWAYS_RETENTION_MS),
+    }
     made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
     try:
         made[name].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
 
 
 POLL_INTERVAL_S = 5.0
-MISSED_MAX = 2  # once may be a broker that does not know it yet
+MISSED_MAX = 2  # a single miss may be a broker with stale metadata
 
 
 class TopicGone(Exception):
-    """A topic of the log was deleted or recreated. The message says which, and what to do."""
+    """The commands or the events topic was deleted or recreated. The message says which, and what to do."""
 
 
 class TopicWatch:
     """Polls the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
 
     def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
-        """`is_archived` means that empty folders start from a base and do not need all records."""
+        """`is_archived`: a process with an empty folder starts from the archive, so Kafka need not have all records."""
         self.trouble: str | None = None
-        """A problem that an operator must know of, while everything works."""
+        """A problem that does not stop running processes; None if there is none."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
         self._is_archived = is_archived
         self._deleted = 0
         self._ids = {topics.events: topics.events_id}
-        """The required ids; that of the commands topic is known after the first poll."""
+        """The expected topic ids; the first poll adds that of the commands topic."""
         self._missed: dict[str, int] = {}
 
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
@@ -293,7 +295,7 @@ class TopicWatch:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     def learn(self, name: str, topic_id: str | None) -> None:
-        """Process a topic's id, None if it is missing. Raises TopicGone."""
+        """Check a polled topic id, None if the topic is missing. Raises TopicGone."""
         self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
         if self._missed[name] >= MISSED_MAX:
             raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
@@ -301,7 +303,7 @@ class TopicWatch:
             raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
 
     def check_first_records(self, firsts: Sequence[int]) -> None:
-        """Process the first record offset of each partition of the events topic."""
+        """Check the earliest offset of each partition of the events topic, and set `trouble`."""
         self._deleted = sum(firsts)
         if self._is_archived or not self._deleted:
             self.trouble = None
@@ -309,8 +311,8 @@ class TopicWatch:
             partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
             self.trouble = (
                 f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
-                "an empty folder cannot start. Restore the topic while folders have it all (`topicwright "
-                "restore-topic`), or set log.archive.url and wait for a base"
+                "an empty folder cannot start. Restore the topic while the folders of workers still have all events "
+                "(`topicwright restore-topic`), or set log.archive.url and wait until the archive has a base"
             )
             structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
 
@@ -327,14 +329,14 @@ class TopicWatch:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     found[name] = None
-            except TimeoutError:  # librdkafka is late; silence says nothing
+            except TimeoutError:  # librdkafka is late; this proves nothing
                 continue
         return found
 
     def _remedy(self, name: str) -> str:
         if name == self._topics.events:
-            return "it held all that was ever decided; restore it from a backup, or start over with other topics"
+            return "it had the whole history; restore it from a backup, or start over with other topics"
         return (
-            "what was not decided yet is lost, and what is decided counts its offsets; start over with other topics "
+            "undecided commands are lost, and events refer to its offsets; start over with other topics "
             "(stream.commands.topic, stream.events.topic), or restore it"
         )

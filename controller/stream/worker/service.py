@@ -1,8 +1,10 @@
 """`topicwright worker`: one of several processes that decide the commands in the commands topic.
 
-It prints `ready http=HOST:PORT` after it has joined the group and claimed its partitions. It waits for an unreachable
-Kafka, with a log line, and not-ready over HTTP. It exits with 2 for wrong topics or settings. It exits with 3 at once
-when a decision could be wrong (a gap, events of a newer release, a bug); nothing was acknowledged that is not in Kafka.
+A worker joins a consumer group, and claims its assigned partitions: it fences the previous owner. Then it prints
+`ready http=HOST:PORT`. While Kafka is unreachable, it waits, logs the reason, and is not ready over HTTP.
+
+Exit codes. 2: topics or settings do not match. 3, at once: a decision could be wrong, because of a gap in a topic,
+events of a newer release, or a bug. Exiting is safe, because every acknowledged event is in Kafka.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ from controller.stream.worker.status import WorkerStatus
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
-"""Limit for a stopping worker to finish its batch and leave the group. Without Kafka neither ends; then it exits like a
-killed worker, and its session expires."""
+"""How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
+it exits without leaving, and its session expires."""
 
 MakeDriver = Callable[[Engine, Group], Driver]
 
@@ -78,7 +80,7 @@ class Worker:
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
         self.failed = asyncio.Event()
-        """Never set: a failure ends the process at once."""
+        """Required by `run_service`, but never set: a failure ends the process at once."""
         metrics, settings = Metrics(), options.settings
         self.metrics = metrics
         self._log = structlog.get_logger("topicwright")
@@ -107,16 +109,16 @@ class Worker:
 
     @property
     def ready_line(self) -> str:
-        """The line to print once commands are decided."""
+        """The line to print when the worker decides commands; with a warning if HTTP is open to other hosts."""
         ready, at = f"ready http={self._address}", self._address
-        is_seen = is_open(self.options.http.host)
-        return f"{ready}\nwarning: HTTP needs no login: whoever reaches {at} sees metrics" if is_seen else ready
+        is_public = is_open(self.options.http.host)
+        return f"{ready}\nwarning: HTTP needs no login: whoever reaches {at} sees metrics" if is_public else ready
 
     async def start(self) -> None:
-        """Join the group and claim its assignment, once Kafka and the cluster answer. Raises TopicsMismatch and
-        SettingsError."""
+        """Wait for Kafka and the target cluster, then join the group and claim the assigned partitions. Raises
+        TopicsMismatch and SettingsError."""
         topics = await self._topics()
-        make_brokers = await self._fleet(topics)
+        make_brokers = await self._make_brokers(topics)
         driver = self._driver(topics, make_brokers)
         self._status.doing = "joining the group"
         self._running = asyncio.create_task(driver.run(self._leaving, self._claimed))
@@ -140,13 +142,13 @@ class Worker:
             for failure in await self._policies.close(POLICIES_CLOSE_S):
                 self._reports.policy_close_failed(failure)
         await self._http.stop()
-        if not has_left:  # what still waits for Kafka is not waited for
+        if not has_left:  # tasks that wait for Kafka would block a normal exit
             self._log.warning("exiting without leaving the group", why=f"Kafka does not answer within {LEAVE_S:g} s")
             sys.stdout.flush()
             os._exit(0)
 
     def fail(self, error: BaseException) -> None:
-        """End the process at once: nothing was acknowledged that is not in Kafka."""
+        """End the process at once. This is safe, because every acknowledged event is in Kafka."""
         is_known = isinstance(error, Lost | DriverEnded)
         self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
         os._exit(FAILED)
@@ -162,8 +164,8 @@ class Worker:
             bootstrap=options.bootstrap,
         )
 
-    async def _fleet(self, topics: Topics) -> MakeBrokers:
-        """The broker set of each partition. Raises SettingsError."""
+    async def _make_brokers(self, topics: Topics) -> MakeBrokers:
+        """The function that makes the brokers of a partition. Connects to the target cluster. Raises SettingsError."""
         options, settings = self.options, self.options.settings
         if options.make_brokers is not None:
             return options.make_brokers

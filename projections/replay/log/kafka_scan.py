@@ -133,7 +133,8 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
                 return
     if fold.next_event < end:
         raise ReplayError(
-            f"{topic.text}: partition {partition} ends at offset {fold.next_event} now: events up to {end} were there"
+            f"{topic.text}: partition {partition} has become shorter: it ends at offset {fold.next_event}, and ended "
+            f"at {end} before"
         )
 
 

@@ -90,5 +90,7 @@ def look_at(log: LogRef, wanted: Range) -> Iterator[Look]:
     with look(log.path) as opened:
         if opened.next_offset < wanted.end:
             end = opened.next_offset
-            raise ReplayError(f"{log.path} ends at offset {end} now: events up to {wanted.end} were there")
+            raise ReplayError(
+                f"{log.path} has become shorter: it ends at offset {end}, and ended at {wanted.end} before"
+            )
         yield opened

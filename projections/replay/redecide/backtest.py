@@ -335,7 +335,7 @@ def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterato
 
 def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
     requests = f"{many(done.requests, 'request')} up to {as_of(ends)}"
-    yield f"{requests} tried with {tried.in_words()}: {done.changed()} would end otherwise"
+    yield f"{requests} tried with {tried.summary()}: {done.changed()} would end otherwise"
     for change, words in CHANGES.items():
         counts = [one for one in done.counts if one.change == change]
         if counts:

@@ -68,10 +68,10 @@ def _check_segments(log: EventLog, archived: Iterable[Manifest]) -> None:
     known = {one.start: one for one in manifests_of(log)}
     for one in archived:
         if known.get(one.start, one) != one:
-            raise LogCorrupted(f"its manifest of the segment at {one.start} is not the archive's")
+            raise LogCorrupted(f"its manifest of the segment at {one.start} differs from the archive's")
         root = range_root(log, one.start, one.end) if one.end <= log.next_offset else None
         if root is not None and root.hex() != one.tree:
-            raise LogCorrupted(f"events {one.start} to {one.end - 1} are not those that were archived")
+            raise LogCorrupted(f"events {one.start} to {one.end - 1} differ from the archived ones")
 
 
 def wrong_state(log: EventLog, refold: Refold) -> Iterator[str]:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.brokers.cluster.served import NODE_ID, create, in_front_of, types
@@ -52,7 +52,7 @@ def test_clients_bootstrap_here_and_use_the_cluster(kafka: ReferenceKafka, tmp_p
         assert name in {group.group_id for group in admin.list_consumer_groups().result(30).valid}
 
 
-@pytest.mark.parametrize(("ports", "client_id"), [("any", "rdkafka"), ("none", "consumer-{}")])
+@pytest.mark.parametrize(("ports", "client_id"), [("any", "rdkafka"), ("none", "rdkafka"), ("none", "consumer-{}")])
 def test_no_consumer_of_many_hangs(
     kafka: ReferenceKafka, tmp_path: Path, name: str, ports: str, client_id: str
 ) -> None:
@@ -72,6 +72,35 @@ def test_no_consumer_of_many_hangs(
             consumer.close()
             assert message is not None, number
             assert message.value() == b"one"
+
+
+def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
+    kafka: ReferenceKafka, tmp_path: Path, name: str
+) -> None:
+    """librdkafka's clients share the id `rdkafka` unless they are given another."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "no-forbidden"\ntopics = "*forbidden"\nrefuse = "not here"\n')
+    policy = "controller.policy.rules.TopicRules"
+    with in_front_of(kafka, tmp_path, create_topic_policy_class_name=policy, topic_rules_file=str(rules)) as server:
+        start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
+        old = AdminClient({**start, "topic.metadata.refresh.interval.ms": 300})
+        assert create(old, name)[0] == 0
+        listeners = {broker.port for broker in old.list_topics(timeout=10).brokers.values()}
+        consumer = Consumer({**start, "group.id": name, "auto.offset.reset": "earliest"})
+        consumer.subscribe([name])
+        producer = Producer(start)
+        new = AdminClient(start)
+        for number in range(5):
+            producer.produce(name, "one")
+            assert producer.flush(60) == 0
+            assert consumer.poll(120) is not None
+            for kind, admin in (("old", old), ("new", new)):
+                assert create(admin, f"{name}-{kind}-{number}")[0] == 0
+                shown = {broker.port for broker in admin.list_topics(timeout=10).brokers.values()}
+                assert shown == listeners, "not the brokers' own addresses, to which it would send changes"
+                assert "CreateRequested" in types(server, f"{name}-{kind}-{number}"), "decided here"
+                assert create(admin, f"{name}-{kind}-{number}-forbidden")[0] == KafkaError.POLICY_VIOLATION
+        consumer.close()
 
 
 def test_java_clients_bootstrap_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:

@@ -71,7 +71,7 @@ def test_unfinished_topics() -> None:
 
 
 def test_a_filled_placeholder_is_open_until_the_broker_is_in_sync() -> None:
-    joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "review a")
+    joins = ("create a 1x3 clear=0", "seen a 1.2::1:0", "register 3", "unfence 3", "reconcile a")
     assert open_work_of(story(*joins)).has_unfilled
     assert not open_work_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).has_unfilled
 
@@ -80,7 +80,7 @@ def test_actions_of_events() -> None:
     kinds = [type(action) for record in history("cluster") if (action := action_of(record.event)) is not None]
     assert kinds == [Create, Create, AddPartitions, SetConfigs, Delete]
     assert [type(action_of(record.event)) for record in story(
-        "create a 1x3 clear=0", "register 3", "unfence 3", "review a"
+        "create a 1x3 clear=0", "register 3", "unfence 3", "reconcile a"
     )] == [type(None), Create, FillPlaceholders]  # fmt: skip
 
 

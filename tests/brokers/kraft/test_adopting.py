@@ -245,7 +245,7 @@ def _several_voters(folder: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no metadata folder": (_no_partition, "is not a metadata folder: pass the metadata.log.dir"),
-    "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
+    "not formatted": (_no_cluster, "has no cluster.id: it is not the meta.properties of a formatted Kafka node"),
     "a broker's": (_of_a_broker, "belongs to node 7, a broker; the controller is node 3000"),
     "corrupt": (_flip, "wrong checksum in the batch at offset"),
     "cut": (_cut, "not a complete batch of format 2"),

@@ -53,7 +53,7 @@ def test_a_failed_write_leaves_nothing_and_stops_writing(log: FaultyLog) -> None
         log.write(counted(3))
     log.write_fault = ""
     assert (log.next_offset, log.durable_offset) == (15, 15)
-    until = r"takes no writes until it has recovered from: IO error: No space"
+    until = r"rejects writes until it has recovered from: IO error: No space"
     with pytest.raises(LogWriteError, match=until):
         log.write(counted(3))
     with pytest.raises(LogWriteError, match=until):

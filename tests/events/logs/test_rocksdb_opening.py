@@ -171,7 +171,7 @@ def test_a_checkpoint_is_a_log_of_its_own(folder: Path, log: RocksDbLog, tmp_pat
     assert (copy.next_offset, copy.get(b"count")) == (50, b"9")
     assert list(copy.read()) == list(log.read(0, 50))
     copy.close()
-    with pytest.raises(FileExistsError, match="a checkpoint makes its own folder"):
+    with pytest.raises(FileExistsError, match="already exists: name a new folder for the copy"):
         log.checkpoint(tmp_path / "copy")
     with pytest.raises(LogError, match="no-such"):
         log.checkpoint(tmp_path / "no-such" / "copy")

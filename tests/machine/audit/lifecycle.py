@@ -57,7 +57,7 @@ class RequestState(StrEnum):
     """The state of a create request for one topic."""
 
     UNKNOWN = "unknown"
-    ASKED = "asked"
+    REQUESTED = "requested"
     REJECTED = "rejected"
     CREATED = "created"
     COMPLETE = "complete"
@@ -132,12 +132,12 @@ CREATE_REQUEST = Lifecycle(
     name="create request",
     about=(
         "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
-        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the one that waits for the topic."
+        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
     ),
     start=RequestState.UNKNOWN,
     table={
-        RequestState.UNKNOWN: {"CreateRequested": RequestState.ASKED},
-        RequestState.ASKED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
+        RequestState.UNKNOWN: {"CreateRequested": RequestState.REQUESTED},
+        RequestState.REQUESTED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
         RequestState.REJECTED: {"CreateAnswered": RequestState.REFUSED},
         RequestState.CREATED: {
             "TopicReady": RequestState.COMPLETE,
@@ -154,10 +154,10 @@ CREATE_REQUEST = Lifecycle(
         RequestState.ABANDONED: {},
     },
     meaning={
-        RequestState.UNKNOWN: "nobody requested it",
-        RequestState.ASKED: "the request is recorded",
-        RequestState.REJECTED: "a rule, a policy or the cluster said no",
-        RequestState.CREATED: "the topic exists and is not complete yet; the client waits",
+        RequestState.UNKNOWN: "there is no request",
+        RequestState.REQUESTED: "the request is recorded",
+        RequestState.REJECTED: "refused by a rule, a policy or the target cluster",
+        RequestState.CREATED: "the topic exists and is incomplete; the client waits",
         RequestState.COMPLETE: "every partition has a leader and every live broker knows the topic",
         RequestState.DELETED: "the topic was deleted before it was complete",
         RequestState.REFUSED: "answered with the error of the rule",
@@ -183,7 +183,7 @@ _WHILE_THERE = (
 
 TOPIC = Lifecycle(
     name="topic",
-    about="One life of a topic, from its creation to its deletion; the name may be taken again after that.",
+    about="One life of a topic, from its creation to its deletion. After that the name may be used again.",
     start=TopicState.ABSENT,
     table={
         TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE, "TopicDiscovered": TopicState.READY},
@@ -200,15 +200,15 @@ TOPIC = Lifecycle(
     },
     meaning={
         TopicState.ABSENT: "no topic of this name",
-        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker does not know it yet",
-        TopicState.READY: "was complete once; it stays ready though brokers come and go",
+        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker has not applied it",
+        TopicState.READY: "was complete once; it stays ready when brokers fail or join",
     },
 )
 
 PARTITION = Lifecycle(
     name="partition",
-    about="One partition of a topic. Epochs rise with each event but its first; placeholders may remain in any state. "
-    "`TopicDiscovered` is not in the table: it says how every partition stands.",
+    about="One partition of a topic. Epochs rise with each event except its first. Placeholders may remain in any "
+    "state. `TopicDiscovered` is not in the table: it replaces the state of all partitions.",
     start=PartitionState.ABSENT,
     table={
         PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
@@ -233,7 +233,7 @@ PARTITION = Lifecycle(
     },
     meaning={
         PartitionState.ABSENT: "no such partition",
-        PartitionState.LED: "a member of the in-sync set leads, or led when brokers were last looked at",
+        PartitionState.LED: "a member of the in-sync set leads, or led at the last reconciliation",
         PartitionState.LEADERLESS: "no member of the in-sync set is live; it keeps that set until one returns",
     },
 )
@@ -263,10 +263,10 @@ BROKER = Lifecycle(
         },
     },
     meaning={
-        BrokerState.UNREGISTERED: "unknown, or forgotten",
-        BrokerState.FENCED: "known; it neither leads nor is placed on",
-        BrokerState.LIVE: "it leads, follows and is placed on",
-        BrokerState.LEAVING: "it is in controlled shutdown: it serves until its leaderships have moved",
+        BrokerState.UNREGISTERED: "unknown, or removed",
+        BrokerState.FENCED: "registered; it leads no partitions and gets no new replicas",
+        BrokerState.LIVE: "it leads, follows and gets new replicas",
+        BrokerState.LEAVING: "in controlled shutdown: it serves until its leaderships have moved",
     },
 )
 

@@ -61,7 +61,7 @@ def refused(says: str) -> Iterator[None]:
     ],
 )
 def test_a_name_that_is_none(text: str) -> None:
-    with refused(f"{text} names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
+    with refused(f"{text} is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
         kafka_topic(text)
 
 
@@ -112,7 +112,7 @@ def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
-    with refused("record 0 of partition 0 is not there any more"):
+    with refused("record 0 of partition 0 no longer exists"):
         list(stored_events(ref.topic, 0, stretch.start, stretch.kafka_end, stretch.end))
 
 

@@ -101,5 +101,5 @@ def test_what_is_not_there_is_reported(spark: SparkSession, history: LogRef) -> 
         run_explain(spark, history, Options(subject="pay.orders", at="2"))
     with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):
         run_explain(spark, history, Options(subject="nobody"))
-    with pytest.raises(ReplayError, match="say which topic or request"):
+    with pytest.raises(ReplayError, match="name the topic or the request id to explain"):
         run_explain(spark, history, Options())

@@ -249,9 +249,9 @@ def test_a_view_is_written(spark: SparkSession, history: LogRef, tmp_path: Path,
 
 def test_what_cannot_be_rebuilt(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     for options, says in (
-        (Options(view="wishes"), "'wishes' cannot be rebuilt: say topics, brokers, requests"),
+        (Options(view="wishes"), "'wishes' cannot be rebuilt; allowed: topics, brokers, requests"),
         (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
-        (Options(output=str(tmp_path)), "is there already"),
+        (Options(output=str(tmp_path)), "already exists"),
     ):
         with pytest.raises(ReplayError, match=says):
             run_rebuild(spark, history, options)

@@ -40,15 +40,15 @@ def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
 _is_kept_up = rules.is_up_to_date
 
 BUGS: Final[Bugs] = {
-    "a broker is fenced, and leads on": [(Reconciler, "_on_kraft_broker_events", _nothing)],
-    "a report of an in-sync set that is out of date counts": [(requests, "refusal", _of_any_epoch)],
+    "a fenced broker stays leader": [(Reconciler, "_on_kraft_broker_events", _nothing)],
+    "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
     "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
-    "a replica that is not in sync is elected, though nobody allows it": [
+    "a replica that is not in sync is elected without unclean election": [
         (rules, "election_for", lambda *_: Election.UNCLEAN)
     ],
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
-    "whoever comes back has lost nothing": [(Membership, "shut_down_cleanly", lambda *_: True)],
-    "who is eligible comes back uncleanly where nobody leads, and stays so": [
+    "every restart of a broker counts as clean": [(Membership, "shut_down_cleanly", lambda *_: True)],
+    "a replica of a leaderless partition stays eligible after an unclean restart": [
         (rules, "is_up_to_date", _kept_up_without_leader),
         (leadership, "is_up_to_date", _kept_up_without_leader),
     ],

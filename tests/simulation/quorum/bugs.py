@@ -107,26 +107,26 @@ def _votes_of_any_majority(candidate: Candidate, now: float, context: int, respo
 _replied = Candidate.replied
 
 BUGS: Final[Bugs] = {
-    "a follower fetches on before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
-    "a watermark beyond what is flushed here": [(Quorum, "commit", _commit_before_flush)],
-    "a leader counts what it has not flushed": [
+    "a follower fetches again before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
+    "a high watermark beyond the flushed offset": [(Quorum, "commit", _commit_before_flush)],
+    "a leader counts its unflushed records": [
         (Quorum, "commit", _commit_before_flush),
         (Leader, "_count", _count_unflushed),
     ],
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
     "two votes in an epoch": [(requests, "_grant", _grant_twice)],
-    "a vote for a log that lacks something": [(requests, "_grant", _grant_behind)],
+    "a vote for a candidate whose log lacks records": [(requests, "_grant", _grant_behind)],
     "half of the votes are enough": [(Candidate, "replied", _votes_of_any_majority)],
-    "an acknowledgement of another disk counts, which gets what is not committed": [
+    "an acknowledgement of another disk counts, for uncommitted records": [
         (Progress, "of", _any_directory),
         (Leader, "_end_for", lambda leader, parked: leader._core.log.end),
     ],
     "records of an older epoch are committed by count": [(Leader, "_count", _count_old_epochs)],
-    "a new leader shows the watermark that it knew as a follower": [
+    "a new leader reports the high watermark that it knew as a follower": [
         (Leader, "watermark", property(lambda leader: leader._core.high_watermark))
     ],
-    "a log is cut below its watermark": [(Follower, "_truncate", _cut_all)],
+    "a log is truncated below its high watermark": [(Follower, "_truncate", _cut_all)],
     "an epoch begins without LeaderChange": [(Leader, "enter", _no_leader_change)],
-    "voters count only when they are committed": [(Quorum, "voters", property(_committed_voters))],
-    "a leader leads on in its epoch after a restart": [(Quorum, "start", _leads_again)],
+    "voters count only once they are committed": [(Quorum, "voters", property(_committed_voters))],
+    "a leader continues in its epoch after a restart": [(Quorum, "start", _leads_again)],
 }

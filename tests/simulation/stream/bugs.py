@@ -74,14 +74,14 @@ _take = PartitionReader.read
 
 
 BUGS: Final[Bugs] = {
-    "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
-    "a copy is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
-    "the next owner does not know what was decided": [(PartitionState, "detect_duplicates", _remember_nothing)],
-    "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
+    "a decision is kept although its record has another offset": [(Engine, "_find_own", _keep_all)],
+    "a duplicate command is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
+    "the next owner does not know the decided commands": [(PartitionState, "detect_duplicates", _remember_nothing)],
+    "commands are skipped at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
     "a partition is taken over without a fence": [(Engine, "_claim_partition", _without_a_fence)],
     "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
-    "an offset without a record is taken for a loss": [(PartitionReader, "read", _without_gaps)],
+    "an offset without a record is treated as a loss": [(PartitionReader, "read", _without_gaps)],
     "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
-    "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
-    "a gateway does not notice that nobody decides": [(GatewayNode, "_time_is_up", _nothing)],
+    "Faust's driver starts from the committed offset": [(FaustDriver, "_positions", lambda _: {})],
+    "a gateway does not notice that no worker decides": [(GatewayNode, "_time_is_up", _nothing)],
 }

@@ -128,7 +128,7 @@ def test_an_events_topic_without_its_first_records_is_reported(
 def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) -> None:
     for found in ("one", None, "one", None):
         watch.learn("events", found)
-    with pytest.raises(TopicGone, match="topic events was deleted: it held all that was ever decided; restore it"):
+    with pytest.raises(TopicGone, match="topic events was deleted: it had the whole history; restore it"):
         watch.learn("events", None)
 
 
@@ -136,7 +136,7 @@ def test_recreated_topic_is_detected(watch: TopicWatch) -> None:
     with pytest.raises(TopicGone, match="topic events was deleted and recreated"):
         watch.learn("events", "two")
     watch.learn("commands", "any")
-    with pytest.raises(TopicGone, match="topic commands was deleted and recreated: what was not decided yet is lost"):
+    with pytest.raises(TopicGone, match="topic commands was deleted and recreated: undecided commands are lost"):
         watch.learn("commands", "other")
 
 

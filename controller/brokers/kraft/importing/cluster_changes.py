@@ -79,7 +79,7 @@ def broker_events(
     broker_id = BrokerId(after.broker_id)
     if before is None or _is_another(before, after):
         if before is not None and not before.fenced:
-            yield catalog.BrokerFenced(broker_id, epochs.of(broker_id), "registered anew")
+            yield catalog.BrokerFenced(broker_id, epochs.of(broker_id), "registered again")
         yield _registered(after, epochs.next(broker_id))
         before = replace(after, fenced=True, in_controlled_shutdown=False, cordoned_log_dirs=None)
     yield from _changes(before, after, epochs.of(broker_id), reason)

@@ -1,9 +1,10 @@
-"""Imports the records of a batch that concern topics.
+"""Imports the topic records of a metadata batch as events.
 
-Partition changes and deletions are imported as they come; a new topic, added partitions and configs at the end, or
-before the topic is deleted in the same batch. A PartitionChangeRecord becomes one `PartitionChanged`, because both
-raise the epochs the same way. A difference that no single step explains, because records in between were not seen,
-becomes a `TopicDiscovered` with the whole topic.
+Partition changes and deletions become events record by record. New topics, added partitions and configs take several
+records, so their events follow at the end of the batch, or before the topic is deleted in the same batch.
+
+A PartitionChangeRecord becomes one `PartitionChanged`, because both raise the epochs the same way. If records were
+missed, one `PartitionChanged` may not explain a difference. Then a `TopicDiscovered` replaces the whole topic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from events.names import BrokerId, ShardKey, TopicId, TopicName, shard_key
 
 _SET, _DELETE = 0, 1
 STEPS: Final = ((1, 0), (1, 1))
-"""By how much a change may raise the partition epoch and the leader epoch."""
+"""The increments of partition epoch and leader epoch that one change may have."""
 
 
 def partition_of(record: PartitionRecord) -> Partition:
@@ -52,7 +53,7 @@ def record_of(topic_id: bytes, index: int, partition: Partition) -> PartitionRec
 def partition_change(
     topic: TopicName, before: PartitionRecord, after: PartitionRecord, reason: str
 ) -> catalog.PartitionChanged | None:
-    """The event that leads from one record of a partition to the next; None if more than one step is needed."""
+    """The event that changes a partition from `before` to `after`; None if one event cannot."""
     raised = after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
     if raised not in STEPS or (not raised[1] and before.leader != after.leader):
         return None
@@ -84,7 +85,7 @@ def topic_discovered(
 def partitions_added(
     topic: TopicName, first: int, partitions: Sequence[Partition], source: Source
 ) -> catalog.PartitionsAdded:
-    """The event of added partitions. The brokers to choose from are unknown."""
+    """The event for added partitions. Its `live_brokers` are empty, because the metadata log does not have them."""
     wanted = catalog.PartitionsWanted(first + len(partitions), tuple(each.replicas for each in partitions))
     asked = catalog.ChangeAsked(FOLLOW, 0, wanted)
     return catalog.PartitionsAdded(
@@ -103,7 +104,8 @@ def configs_changed(topic: TopicName, before: Configs, after: Configs, source: S
 def contiguous(
     partitions: Mapping[int, PartitionRecord], first: int = 0
 ) -> Generator[None, None, tuple[Partition, ...] | None]:
-    """The partitions from index `first` on; None if there is a gap. Yields once for each."""
+    """Returns the partitions from index `first` on; None if there is a gap. Yields after each, so that callers can
+    pause."""
     indexes = sorted(index for index in partitions if index >= first)
     if indexes != list(range(first, first + len(indexes))):
         return None
@@ -140,15 +142,15 @@ class TopicChanges:
         self._state, self._name_of, self._every_topic = state, name_of, every_topic
         self._collector, self._image, self._at_ms = collector, collector.image, at_ms
         self._topic_ids: dict[ShardKey, bytes | None] = {}
-        """The topic under each shard key seen so far, as of the last record."""
+        """By shard key: the id of its topic after the last record, for shards seen in this batch."""
         self._known: dict[bytes, Topic | None] = {}
-        """Topics seen so far as before the batch; None for those that it creates."""
+        """By topic id: the topic before this batch; None if the batch creates it."""
         self._reported: dict[bytes, tuple[int, Configs]] = {}
-        """The partition count and configs of a topic that events already cover."""
+        """By topic id: the partition count and configs as of the collected events."""
         self._pending: dict[bytes, None] = {}
         self._configured: dict[TopicName, None] = {}
         self._replaced: set[bytes] = set()
-        """Topics whose existing partitions were written again, which no single step explains."""
+        """Topics with a PartitionRecord for an existing partition. They need a `TopicDiscovered`."""
 
     def apply(self, record: MetadataRecord) -> bool:
         """Apply a record if it concerns a topic, and return whether it does. Raises RecordMismatch."""
@@ -168,13 +170,13 @@ class TopicChanges:
         return True
 
     def clear_elr(self, record: kinds.ClearElrRecord) -> Iterator[None]:
-        """Clear the eligible leaders of one topic or all, in steps. No epoch changes."""
+        """Clear the ELR (KIP-966) of one topic or all, in steps. No epoch changes."""
         for topic_id in self._named(record.topic_name):
             yield from self._clear_elr(topic_id)
             yield
 
     def finish(self) -> Iterator[None]:
-        """Import the changes that several records make together, in steps."""
+        """Add the events for changes that take several records, in steps."""
         for name in self._configured:
             topic_id = self._topic_id_under(shard_key(name))
             if topic_id is not None and self._name(topic_id) == name:

@@ -103,7 +103,7 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     log.append_snapshot(data[50:])
     with monkeypatch.context() as patched:
         if killed_at == "named":
-            patched.setattr(QuorumFiles, "_begin_anew", lambda *_: 1 / 0)
+            patched.setattr(QuorumFiles, "_replace_log", lambda *_: 1 / 0)
         elif killed_at == "emptied":
             patched.setattr(files, "Segment", lambda *_, **__: 1 / 0)
         with nullcontext() if killed_at == "never" else pytest.raises(ZeroDivisionError):
