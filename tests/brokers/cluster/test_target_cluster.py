@@ -218,8 +218,8 @@ def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_pa
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"node.id": "2"}, "node.id=2 is the id of a broker of the cluster (1, 2, 3)"),
-        ({"cluster.id": "another"}, "cluster.id=another is not the id of the cluster that carries decisions out"),
+        ({"node.id": "2"}, "node.id=2 is the id of a broker of the target cluster (1, 2, 3)"),
+        ({"cluster.id": "another"}, "cluster.id=another is not the id of the target cluster"),
         ({"cluster.client.properties.file": "nowhere.properties"}, "nowhere.properties cannot be read"),
     ],
 )

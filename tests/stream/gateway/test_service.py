@@ -265,7 +265,7 @@ def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stre
     words = ("--set", "num.partitions=3")
     refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
     assert refused.returncode == 2
-    assert "num.partitions (--set) decisions depend on it, so give it to `topicwright worker`" in refused.stderr
+    assert "--set num.partitions: decisions depend on it, so give it to `topicwright worker`" in refused.stderr
 
 
 def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> N
     taken = ("--kafka", "127.0.0.1:0", "--http", running.gateways[0].http)
     refused = command("gateway", "--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
     assert refused.returncode == 2
-    assert f"cannot listen on {running.gateways[0].http} (--http): another process listens there" in refused.stderr
+    assert f"cannot listen on {running.gateways[0].http} (--http): the address is in use" in refused.stderr
 
 
 def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
