@@ -141,7 +141,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ControllerApi:
-    """One controller as its gateways see it.
+    """One controller as its Kafka APIs, HTTP and pages use it.
 
     `node_id` is the controller's own, `advertised` the address at which clients reach it. With `broker_listeners` the
     brokers have ports of their own and the controller is a node beside them; else clients reach every broker at the
@@ -185,14 +185,14 @@ class ControllerApi:
         """The quorum of controllers that this one votes in, as it sees it; None without one."""
 
     def as_of(self, applied: Callable[[], int]) -> ControllerApi:
-        """The gateway of a node that knows only the topics whose creation it has applied; `applied` says how far it
+        """The API of a node that knows only the topics whose creation it has applied; `applied` says how far it
         is. What a topic became later is shown at once."""
         api = copy(self)
         api._applied = applied
         return api
 
     def at_listener(self, advertised: Endpoint) -> ControllerApi:
-        """The gateway as clients of one listener see it: they are shown the addresses of nodes for theirs."""
+        """The API as clients of one listener see it: they are shown the addresses of nodes for theirs."""
         api = copy(self)
         api.advertised, api._listener = advertised, advertised.name
         return api

@@ -1,7 +1,7 @@
 """Who may do what: the port through which permissions are checked (KIP-4 rule 3, KIP-11), and the authorizer that
 answers by access control entries as Kafka's StandardAuthorizer does.
 
-The gateways check before a command is made and stamp the answer on it, so that a refusal is decided, answered and
+APIs and HTTP check before a command is made and stamp the answer on it, so that a refusal is decided, answered and
 logged like any other.
 
 Rules of the standard authorizer:

@@ -177,7 +177,7 @@ class Controller:
         self._inbox.drop_all()
         self.replies.fail_all(code, message)
 
-    # --- the port of the gateways and of the fleet
+    # --- the ports of APIs and brokers
 
     @property
     def store(self) -> TopicStore:

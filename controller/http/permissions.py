@@ -25,7 +25,7 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What a path that reads works with: the gateway for permissions, and the log, which is read in threads."""
+    """What a path that reads works with: the port for permissions, and the log, which is read in threads."""
 
     api: ControllerApi
     queries: Questions

@@ -1,7 +1,7 @@
 """From events back to the request that led to them, so that a decision can be made again.
 
 What a client requested is in the events with every input of the decision: the requested counts, the ids and times that
-the gateway stamped, the authorizer's answer, the policies' verdict. `decide(state, recall(records))` on the state
+`ControllerApi` stamped, the authorizer's answer, the policies' verdict. `decide(state, recall(records))` on the state
 before those records gives the same events, bit for bit, for as long as the rules are the same.
 
 What it does not do: requests that change nothing (dry runs, alterations to what is) leave no events, so they are not

@@ -1,4 +1,4 @@
-"""Changes over HTTP: the very commands that come over Kafka's wire, through the same gateway, into the same log."""
+"""Changes over HTTP: the very commands that come over Kafka's wire, through the same port, into the same log."""
 
 from __future__ import annotations
 

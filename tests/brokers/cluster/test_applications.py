@@ -39,7 +39,7 @@ refuse = "this topic is not to be mirrored"
 
 
 @dataclass(frozen=True, slots=True)
-class InGateway:
+class InFront:
     """Topicwright in front of the cluster, and a JVM for applications; `way` sets names apart."""
 
     way: str
@@ -68,7 +68,7 @@ class InGateway:
 @pytest.fixture(scope="module", params=["serve", "gateway"])
 def gateway(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[InGateway]:
+) -> Iterator[InFront]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "rules.toml").write_text(RULES)
     settings = {
@@ -85,16 +85,16 @@ def gateway(
             fleet = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
             server = held.enter_context(fleet).gateways[0]
         process = held.enter_context(Process(argv, cwd=folder))
-        yield InGateway(request.param, server, admin_of(server), process, folder)
+        yield InFront(request.param, server, admin_of(server), process, folder)
         process.kill()  # MirrorMaker does not end its threads
 
 
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
-    """A client with an id of its own, which tells it from the consumers of this host (docs/cluster.md)."""
+    """An admin client with an id of its own."""
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
-def test_connect_copies_a_file_through_a_topic_to_another(gateway: InGateway) -> None:
+def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
     internal = {f"{kind}__storage__topic": f"{topic}-{kind}" for kind in ("config", "offset", "status")}
@@ -140,7 +140,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
         yield running
 
 
-def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, other: ReferenceKafka) -> None:
+def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
     for each in (orders, forbidden):
@@ -177,7 +177,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InGateway, oth
         gateway.was_created_here(each)
 
 
-def test_a_streams_application_goes_on_counting_after_restarts(gateway: InGateway) -> None:
+def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
     for each in (given, counts):
@@ -203,7 +203,7 @@ def test_a_streams_application_goes_on_counting_after_restarts(gateway: InGatewa
         gateway.was_created_here(f"{name}-{each}")
 
 
-def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InGateway, spark: SparkSession) -> None:
+def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InFront, spark: SparkSession) -> None:
     topic = f"spark-{gateway.way}"
     assert create(gateway.admin, topic)[0] == 0
     send(gateway.server.kafka, topic, "one", "two")
