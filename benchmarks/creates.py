@@ -17,7 +17,7 @@ from benchmarks.servers import kafka, topicwright
 from benchmarks.usage import with_core_us
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 
 VERSION = 7
 CREATE = ApiKey.CREATE_TOPICS

@@ -29,9 +29,9 @@ from controller.machine.commands.commands import (
     DeleteTopic,
     FenceBroker,
     IsrReport,
+    ReconcileTopics,
     RegisterBroker,
     ReportLeader,
-    ReviewTopics,
     UnfenceBroker,
 )
 from controller.machine.decide import decide
@@ -154,7 +154,7 @@ class Generator:
     def _review(self) -> None:
         for start in range(0, len(self._names), 200):
             names = tuple(TopicName(name) for name in self._names[start : start + 200])
-            self._put(ReviewTopics(topics=names, **self._stamp("review")))
+            self._put(ReconcileTopics(topics=names, **self._stamp("review")))
 
     def _something(self) -> None:
         name = HOT if self._skewed and self._rng.random() < 0.5 else self._rng.choice(self._names)

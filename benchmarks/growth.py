@@ -22,15 +22,16 @@ from benchmarks.client import BenchClient
 from benchmarks.servers import Running, topicwright
 from benchmarks.usage import cpu_seconds, process_state
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from controller.kafka.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
+from controller.kafka.messages.configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from controller.kafka.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+    MetadataRequest,
 )
-from controller.kafka.messages.metadata import MetadataRequest
 
 TOPICS = (12_500, 50_000, 200_000)
 PARTITIONS = (6_250, 25_000, 100_000)
@@ -143,7 +144,7 @@ class House:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker."""
-        stop = Request(f"http://{self._running.http}/simulated/brokers/{broker_id}/stop", method="POST")
+        stop = Request(f"http://{self._running.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
         with urlopen(stop):
             pass
 

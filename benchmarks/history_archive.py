@@ -22,9 +22,9 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, base_of, fetch_base, put_base
-from events.logs.archive.manifest import Writer, manifests_of, note, note_manifest, noted
-from events.logs.archive.place import Folder
+from events.logs.archive.base import Base, base_of, download_base, write_base
+from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, note
+from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
 from projections.replay.spark.column_batches import Columns
@@ -33,7 +33,7 @@ from projections.store.archived import retention
 from projections.store.archived.bases import check_tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.store.tree import stretch_root
+from projections.store.tree import range_root
 
 EVENTS = 1_000_000
 _FAR_MS = 10**15
@@ -47,13 +47,13 @@ def opened(folder: Path) -> RocksDbLog:
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive what is closed, and let it go."""
     archiving, leaving = Timing(), Timing()
-    log.note(note(replace(noted(log), url=place.url)))
+    log.note(note(replace(archive_status(log), url=place.url)))
     at_work = Archiver(
         log,
         place,
         Writer(boot="benchmark", where="benchmark", since_ms=0),
         lambda: Columns(tuple(COLUMNS)),
-        lambda start, end: stretch_root(log, start, end),
+        lambda start, end: range_root(log, start, end),
         lambda: None,
         known=lambda: list(manifests_of(log)),
     )
@@ -62,7 +62,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 
     def archive() -> None:
         while (manifest := at_work.step()) is not None:
-            log.note(note_manifest(manifest))
+            log.note(manifest_changes(manifest))
 
     archiving.run(archive)
     manifests = list(manifests_of(log))
@@ -82,7 +82,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 def _leave(log: RocksDbLog, place: Folder) -> None:
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, _FAR_MS, 0, -1)
-    while (one := retention.Leaving.next(log, manifests)) is not None:
+    while (one := retention.IndexCleanup.next(log, manifests)) is not None:
         one.archive(place)
         one.forget()
         for piece in one.slices(log.archive.runs_of(one.manifest)):
@@ -94,7 +94,7 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     putting, beginning, checking = Timing(), Timing(), Timing()
     base = base_of(log, "topic", 0)
     put: list[Base] = []
-    putting.run(lambda: put.append(put_base(place, base, log.frozen_pairs())))
+    putting.run(lambda: put.append(write_base(place, base, log.frozen_pairs())))
 
     def check(folder: Path) -> None:
         with closing(opened(folder)) as one:
@@ -102,7 +102,7 @@ def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
 
     def begin() -> None:
         rmtree(fresh, ignore_errors=True)
-        fetch_base(place, put[0], fresh, check)
+        download_base(place, put[0], fresh, check)
         with closing(opened(fresh)) as one:
             Recorder(one, TopicStore(one))
 

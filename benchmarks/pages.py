@@ -23,7 +23,7 @@ import httpx
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.history import PAGE_MAX
 from controller.access.refusals import RefusalRecords
-from controller.controller_api import ControllerApi, Reply, Standing
+from controller.controller_api import ControllerApi, ControllerStatus, Reply
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
@@ -48,9 +48,9 @@ class Stopped:
         self.cluster_id = "bench"
         self._events = log.durable_offset
 
-    def standing(self) -> Standing:
+    def status(self) -> ControllerStatus:
         """Nothing waits."""
-        return Standing(self._events, 0, 0, None, None)
+        return ControllerStatus(self._events, 0, 0, None, None)
 
     @property
     def refusals(self) -> RefusalRecords:
@@ -108,8 +108,8 @@ async def measured(folder: Path) -> list[Figure]:
 
 async def _paths(client: httpx.AsyncClient, log: RocksDbLog) -> dict[str, list[str]]:
     as_json = {"accept": "application/json"}
-    topics = (await client.get("/topics?limit=12", headers=as_json)).json()["topics"]
-    requests = (await client.get("/requests?limit=12", headers=as_json)).json()["requests"]
+    topics = (await client.get("/v1/topics?limit=12", headers=as_json)).json()["topics"]
+    requests = (await client.get("/v1/requests?limit=12", headers=as_json)).json()["requests"]
     end = log.durable_offset
     return {
         "the overview": ["/"],
@@ -158,7 +158,7 @@ async def _whole_list(client: httpx.AsyncClient, at: int) -> list[Figure]:
     watch = asyncio.create_task(still.watch())
     after, count = "", 0
     while after is not None:
-        path = f"/topics?at={at}&limit={PAGE_MAX}" + (f"&after={after}" if after else "")
+        path = f"/v1/topics?at={at}&limit={PAGE_MAX}" + (f"&after={after}" if after else "")
         page = (await client.get(path, headers={"accept": "application/json"})).json()
         after, count = page["next_after"], count + len(page["topics"])
     took_s, core_s = time.perf_counter() - started, time.process_time() - used

@@ -26,8 +26,7 @@ import msgspec
 from benchmarks.client import BenchClient
 from benchmarks.figures import Figure, percentile, show
 from benchmarks.real_brokers import FACTOR, HEAP, PARTITIONS, creates
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import alter_client_quotas as quotas
+from controller.kafka.messages import ApiKey, access
 from tests.support import tools
 from tests.support.network import Network
 from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
@@ -83,9 +82,9 @@ def commits(leader: str, count: int, part: int) -> list[float]:
     client = BenchClient(leader)
     took = []
     for number in range(count):
-        entity = quotas.EntityData(entity_type="user", entity_name=f"user-{number}")
-        change = quotas.OpData(key="producer_byte_rate", value=1000.0 + part)
-        request = quotas.AlterClientQuotasRequest(entries=(quotas.EntryData(entity=(entity,), ops=(change,)),))
+        entity = access.EntityData(entity_type="user", entity_name=f"user-{number}")
+        change = access.OpData(key="producer_byte_rate", value=1000.0 + part)
+        request = access.AlterClientQuotasRequest(entries=(access.EntryData(entity=(entity,), ops=(change,)),))
         began = time.perf_counter()
         response = client.call(ApiKey.ALTER_CLIENT_QUOTAS, ALTER_QUOTAS, request)
         took.append((time.perf_counter() - began) * 1000)

@@ -22,14 +22,20 @@ from benchmarks.client import BenchClient, frame_of
 from benchmarks.figures import Figure, percentile, show
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from controller.kafka.messages.list_offsets import (
+from controller.kafka.messages.clients import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
 from tests.support import tools
 from tests.support.ports import free_ports
 from tests.support.processes import Process

@@ -15,8 +15,7 @@ from benchmarks.servers import Running, kafka, topicwright
 from benchmarks.usage import cpu_seconds, with_core_us
 from controller.kafka.codec.codec import decode_response
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
 
 PARTITIONS = 6
 TOPICS_PER_REQUEST = 300

@@ -21,10 +21,9 @@ from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
 from benchmarks.usage import cpu_seconds
 from controller.machine.commands.commands import CreateTopic
-from controller.stream.log.commands_topic import encode_command, key_of
-from controller.stream.log.topics import Wanted, prepare_topics
-from events.logs.kafka_partitions import partition_of
-from events.logs.kafka_record import Decided, decode_record
+from controller.stream.log.codec import encode_command, key_of
+from controller.stream.log.topics import RequiredTopics, prepare_topics
+from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process
 
@@ -42,7 +41,7 @@ class Topics:
         name = f"bench-{driver}-{time.time_ns()}"
         self.commands, self.events, self.group = f"{name}.commands", f"{name}.events", f"{name}.workers"
         self._folder = folder / name
-        wanted = Wanted(self.commands, self.events, PARTITIONS, 1)
+        wanted = RequiredTopics(self.commands, self.events, PARTITIONS, 1)
         prepare_topics({"bootstrap.servers": bootstrap}, wanted, self._folder)
 
     @contextmanager

@@ -24,11 +24,11 @@ from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
-from controller.policy.in_force import PolicyInForce
+from controller.policy.interface import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
-from projections.shown.quorum_types import QuorumShape
 from projections.store.store import TopicReader
+from projections.views.overview_types import QuorumView
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000
@@ -49,7 +49,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     throttled_until_s: float = 0.0
 
     @property
-    def silence_ms(self) -> int:
+    def throttle_time_ms(self) -> int:
         """For how long from now the sender is to be silent."""
         return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
@@ -80,7 +80,7 @@ def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[
         yield portion
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ControllerStatus(msgspec.Struct, frozen=True):
     """How a controller stands at this moment, for health and figures.
 
     `storage_error` is why the log cannot be written now, `failure` what ended deciding; both are None while all is
@@ -107,8 +107,8 @@ class ControllerPort(Protocol):
         """The id of the cluster whose log this is."""
         ...
 
-    def standing(self) -> Standing:
-        """Its standing at this moment, for health and figures."""
+    def status(self) -> ControllerStatus:
+        """Its status at this moment, for health and figures."""
         ...
 
     @property
@@ -141,7 +141,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ControllerApi:
-    """One controller as its Kafka APIs, HTTP and pages use it.
+    """One controller as its gateways see it.
 
     `node_id` is the controller's own, `advertised` the address at which clients reach it. With `broker_listeners` the
     brokers have ports of their own and the controller is a node beside them; else clients reach every broker at the
@@ -178,21 +178,21 @@ class ControllerApi:
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
         """Where admin clients of a listener reach a broker of the target cluster through this process; None without
         such ports, and where brokers are no cluster of their own."""
-        self.fleet_trouble: Callable[[], str | None] = lambda: None
-        self.archive_trouble: Callable[[], str | None] = lambda: None
+        self.brokers_error: Callable[[], str | None] = lambda: None
+        self.archive_error: Callable[[], str | None] = lambda: None
         """Why what is decided cannot be carried out now; None when it can."""
-        self.quorum: Callable[[], QuorumShape] | None = None
+        self.quorum: Callable[[], QuorumView] | None = None
         """The quorum of controllers that this one votes in, as it sees it; None without one."""
 
     def as_of(self, applied: Callable[[], int]) -> ControllerApi:
-        """The API of a node that knows only the topics whose creation it has applied; `applied` says how far it
+        """The gateway of a node that knows only the topics whose creation it has applied; `applied` says how far it
         is. What a topic became later is shown at once."""
         api = copy(self)
         api._applied = applied
         return api
 
     def at_listener(self, advertised: Endpoint) -> ControllerApi:
-        """The API as clients of one listener see it: they are shown the addresses of nodes for theirs."""
+        """The gateway as clients of one listener see it: they are shown the addresses of nodes for theirs."""
         api = copy(self)
         api.advertised, api._listener = advertised, advertised.name
         return api
@@ -243,7 +243,7 @@ class ControllerApi:
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes that admin clients are shown. In front of a cluster these are its brokers at their listeners here:
         at its own address a broker would name another controller, and change topics itself."""
-        if not self.cluster.settings.cluster_carries_out:
+        if not self.cluster.settings.has_target_cluster:
             return self.nodes(include_fenced)
         if self.broker_ports is None:
             return self._own_nodes()
@@ -305,7 +305,7 @@ class ControllerApi:
         """The same for any resource; `refusal` is the error that is answered where it is not allowed."""
         if self.authorizer.allows(requester, operation, resource_type, name):
             return True
-        self.controller.refusals.note_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
+        self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
         return False
 
     def may_create(self, requester: Requester, topic: str) -> bool:
@@ -359,7 +359,7 @@ class ControllerApi:
     ) -> asyncio.Future[Reply]:
         """Put the changes of one request. They are answered when decided; where a cluster carries them out, when that
         is done, or REQUEST_TIMED_OUT when the time is up."""
-        carried_out = self.cluster.settings.cluster_carries_out
+        carried_out = self.cluster.settings.has_target_cluster
         return self.submit(commands, max(1, timeout_ms) if carried_out else 0)
 
 

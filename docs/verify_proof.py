@@ -1,7 +1,7 @@
 """Checks a proof that `topicwright prove` wrote, with Python's standard library alone.
 
     python verify_proof.py proof.json --key public.pem     its head is signed by the holder of this key (Ed25519)
-    python verify_proof.py proof.json --head kept.json     its head is one that you kept: a reply of GET /log/head
+    python verify_proof.py proof.json --head kept.json     its head is one that you kept: a reply of GET /v1/log/head
 
 Prints each event as it stands in the log, and ends with 0; or says what is wrong, and ends with 1. What is checked:
 each event's bytes lead to the root of the head by its path (RFC 9162, 2.1.3.2), and the head is one to be trusted
@@ -118,17 +118,17 @@ def check(proof, pem, kept):
         check_signature(pem, text, base64.b64decode(head.get("signature", ""), validate=True))
     if kept is not None:
         kept = kept.get("head", kept)
-        need(all(kept[name] == head[name] for name in ("log", "size", "root")), "the head is not the one that was kept")
+        need(all(kept[name] == head[name] for name in ("log", "size", "root")), "the head is not the saved one")
     for event in events:
         value, offset = base64.b64decode(event.get("value", ""), validate=True), event["offset"]
         leaf = sha256(b"\0" + value).digest() if value else base64.b64decode(event["leaf"], validate=True)
         need(type(offset) is int and offset > last and type(event["path"]) is list, f"event {offset} is out of order")
         root, last = root_from(leaf, offset, head["size"], event["path"]), offset
-        need(root == head["root"], f"event {offset} is not what stood there")
+        need(root == head["root"], f"event {offset} is not what was there")
     for event in events:
         value = base64.b64decode(event.get("value", ""))
         print(event["offset"], json.dumps(unpacked(value, 0)[0]) if value else "only its hash is shown", sep=": ")
-    print(f"holds: {len(events)} events of log {ascii(head['log'])[1:-1]}, which had {head['size']}")
+    print(f"valid: {len(events)} events of log {ascii(head['log'])[1:-1]}, which had {head['size']}")
 
 
 def main():

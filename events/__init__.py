@@ -1,1 +1,1 @@
-"""Remembering: the catalog of events, their canonical bytes, and the logs that keep them."""
+"""The catalog of events, their canonical bytes, and the logs that store them."""

@@ -1,6 +1,6 @@
-"""Events about who may come in, what they may do, and how much: credentials, access control entries, quotas, refusals.
+"""Events of access: credentials, access control entries, quotas, refused requests.
 
-They concern the whole cluster and belong to no topic. `events.catalog` has the others, and says what holds of all.
+They concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from events.values import Fact
 class ScramCredentialSet(Fact, frozen=True, tag=True):
     """A user can log in by SCRAM with a new password (RFC 5802, KIP-554).
 
-    The password is not here and cannot be worked out from what is, but by trying; so the salt and the keys are secrets
-    all the same, which everything that shows events hides.
+    The event does not hold the password, but salt and keys allow guessing it. So they are secrets, and all that shows
+    events hides them.
     """
 
     request_id: RequestId
@@ -25,31 +25,33 @@ class ScramCredentialSet(Fact, frozen=True, tag=True):
     stored_key: bytes
     server_key: bytes
     principal: str
-    """Who set it."""
+    """The principal that set it."""
     client_id: str | None
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
     def __repr__(self) -> str:
         return f"ScramCredentialSet({self.user!r}, {self.mechanism}, {self.iterations}, secrets hidden)"
 
 
 class ScramCredentialRemoved(Fact, frozen=True, tag=True):
-    """A user cannot log in by this mechanism any more."""
+    """A user can no longer log in by this mechanism."""
 
     request_id: RequestId
     user: str
     mechanism: str
     principal: str
-    """Who removed it."""
+    """The principal that removed it."""
     client_id: str | None
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
 class LoginSecretDrawn(Fact, frozen=True, tag=True):
-    """What a SCRAM login of a user that is not there is shown is made up from this, for good and by all that answer
-    logins: whoever knows it can tell which users there are. It is drawn once, by the first that takes such logins."""
+    """The secret from which SCRAM answers to unknown users are derived, by every process that serves logins.
+
+    Whoever knows it can tell which users exist. The first process that serves such logins draws it, once.
+    """
 
     secret: bytes
 
@@ -75,33 +77,34 @@ class Acl(Fact, frozen=True, order=True):
 
 
 class AclsCreated(Fact, frozen=True, tag=True):
-    """These access control entries hold from here on; none of them did before. Sorted."""
+    """These access control entries are added; none of them existed before. Sorted."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
 class AclsDeleted(Fact, frozen=True, tag=True):
-    """These access control entries, which held, hold no more. Sorted."""
+    """These existing access control entries are removed. Sorted."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: type (`user`, `client-id`, `ip`) and name, None for the default of the type; sorted by type."""
+"""The entity of a quota: pairs of type (`user`, `client-id`, `ip`) and name, None for the type's default; sorted by
+type."""
 
 
 class QuotasChanged(Fact, frozen=True, tag=True):
-    """The quotas of one entity are changed (KIP-546): those in `values` have these values, `removed` are gone."""
+    """The quotas of one entity changed (KIP-546): `values` are set, `removed` are deleted."""
 
     request_id: RequestId
     entity: QuotaEntity
@@ -110,25 +113,27 @@ class QuotasChanged(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
-class AsksRefused(Fact, frozen=True, tag=True):
-    """Requests were refused that have no record of their own, because a first one has, or because they only wanted to
-    see something. One event stands for `count` of them, so that a storm of refusals cannot fill the disk."""
+class RequestsRefused(Fact, frozen=True, tag=True):
+    """Refused requests without an event of their own: repeated refusals, and refused reads.
+
+    One event stands for `count` of them, so that a storm of refusals cannot fill the disk.
+    """
 
     principal: str
     client_id: str | None
-    """The client id of the first of them."""
+    """The client id of the first one."""
     host: str
-    """Where the first of them came from."""
+    """The address of the first one."""
     api: str
     operation: str
-    """What the principal may not do, by Kafka's name; empty where the refusal was not the authorizer's."""
+    """The operation that the principal lacks, by Kafka's name; empty if the authorizer did not refuse."""
     resource: str
-    """`TYPE:NAME`, such as `Topic:pay.orders`; the name is `(others)` where they are too many to tell apart."""
+    """`TYPE:NAME`, such as `Topic:pay.orders`; the name is `(others)` if there are too many to tell apart."""
     error_code: int
     rule: str
     count: int
     since_ms: int
-    """When the first of them arrived; the last arrived at or before the time of this event."""
+    """The arrival time of the first one. The last one arrived at or before the time of this event."""

@@ -1,13 +1,12 @@
-"""Every event that a log can hold, each field described.
+"""Every event that a log can hold, with its fields.
 
-An event is a fact in the past tense: it carries what was chosen (replicas, topic id, resolved counts, the policy's
-verdict), never what should be worked out again. Rules may change tomorrow without changing yesterday.
+An event is a fact in the past tense. It carries what was chosen (replicas, topic id, resolved counts, the policy's
+verdict), never something to compute again: rules may change without changing the past.
 
-Events are frozen structs that encode as tagged arrays (see `events.codec`): a field is only ever added at the end,
-with a default; anything else is a new event version and an entry in `events.codec.UPCASTS`.
+Events are frozen structs that encode as tagged arrays (see `events.codec`). New fields go to the end, with a default;
+any other change needs a new event version.
 
-Times are milliseconds since the epoch. Topic ids are sixteen bytes. Who may come in and do what: see
-`events.access`.
+Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events of access.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ from events.values import (
     Outcome,
     Partition,
     PartitionsWanted,
+    ReplicaMetadata,
     SupportedFeature,
-    Upkeep,
     Verdict,
 )
 
@@ -62,27 +61,28 @@ __all__ = [
     "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
     "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
-    "QuorumEpochBegun", "Recorded", "ResourceConfigsChanged", "SettingsChanged", "SupportedFeature",
-    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished", "Upkeep",
+    "QuorumEpochBegun", "Recorded", "ReplicaMetadata", "ResourceConfigsChanged", "SettingsChanged",
+    "SupportedFeature",
+    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
     "Verdict",
 ]  # fmt: skip
 
 
 ADOPTED_DEADLINE_MS = 0
-"""The deadline of a topic that was taken over with its cluster: no request waits for it to be complete."""
+"""The deadline of a topic that was adopted with its cluster: no request waits for it."""
 
 
 class CreateRequested(Fact, frozen=True, tag=True):
-    """Somebody requested a topic; kept for requests that are rejected too.
+    """A client requested a topic; recorded for rejected requests too.
 
-    Together with the verdict in `TopicCreated` or `CreateRejected` it holds every input of the decision, so that
-    the decision can be made again.
+    Together with the verdict in `TopicCreated` or `CreateRejected` it holds every input of the decision, so that the
+    decision can be repeated.
     """
 
     request_id: RequestId
     topic: TopicName
     topic_id: TopicId
-    """The id that the topic has if it is created."""
+    """The topic's id if it is created."""
     num_partitions: int
     """As requested: -1 for the cluster's default, or with a manual assignment."""
     replication_factor: int
@@ -90,23 +90,26 @@ class CreateRequested(Fact, frozen=True, tag=True):
     configs: tuple[tuple[str, str | None], ...]
     timeout_ms: int
     deadline_ms: int
-    """When the wait ends; the time of asking itself where `timeout_ms` is 0 or less."""
+    """The end of the wait; the time of the request if `timeout_ms` is 0 or less."""
     principal: str
     client_id: str | None
     api: str
     """`CreateTopics`, `Metadata` for an auto-creation (KIP-361), or `HTTP`."""
     api_version: int
     duplicate: bool = False
-    """The topic stood more than once in its request."""
+    """The request named the topic more than once."""
     denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the request."""
+    """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
-    """The request was refused: Kafka's error code, the message the client gets, and the rule that decided
-    (`validation:…`, `policy:…`, `authorizer`, `quota`)."""
+    """A create request was rejected.
+
+    The event has Kafka's error code, the client's message and the deciding rule (`validation:…`, `policy:…`,
+    `authorizer`, `quota`).
+    """
 
     request_id: RequestId
     topic: TopicName
@@ -117,32 +120,32 @@ class CreateRejected(Fact, frozen=True, tag=True):
 
 
 class TopicCreated(Fact, frozen=True, tag=True):
-    """A topic exists from here on."""
+    """A topic was created."""
 
     request_id: RequestId
     topic: TopicName
     topic_id: TopicId
     partitions: tuple[Partition, ...]
     replication_factor: int
-    """The resolved factor; placeholders count."""
+    """The resolved factor, placeholders included."""
     configs: Configs
     verdict: Verdict | None
-    """None where no policy was set."""
+    """None without a policy."""
     live_brokers: tuple[BrokerId, ...]
-    """The brokers that placement chose from, but for `cordoned_brokers`."""
+    """The brokers that placement chose from, except `cordoned_brokers`."""
     deadline_ms: int
-    """When the wait of the request for this topic to be complete ends; `ADOPTED_DEADLINE_MS` without a request."""
+    """The end of the request's wait for the complete topic; `ADOPTED_DEADLINE_MS` without a request."""
     cordoned_brokers: tuple[BrokerId, ...] = ()
-    """Live brokers with all their log directories cordoned: they get no replicas (KIP-1066)."""
+    """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
 
     @property
     def is_adopted(self) -> bool:
-        """Whether the topic was there already, and was taken over with the cluster that has it."""
+        """True if the topic existed before and was adopted with its cluster."""
         return self.deadline_ms == ADOPTED_DEADLINE_MS
 
 
 class PartitionsAdded(Fact, frozen=True, tag=True):
-    """Partitions were appended; the first has the index `first`."""
+    """Partitions were appended; `first` is the index of the first one."""
 
     request_id: RequestId
     topic: TopicName
@@ -151,14 +154,14 @@ class PartitionsAdded(Fact, frozen=True, tag=True):
     principal: str
     client_id: str | None
     live_brokers: tuple[BrokerId, ...]
-    """The brokers that placement chose from, but for `cordoned_brokers`."""
+    """The brokers that placement chose from, except `cordoned_brokers`."""
     asked: ChangeAsked
     cordoned_brokers: tuple[BrokerId, ...] = ()
-    """Live brokers with all their log directories cordoned: they get no replicas (KIP-1066)."""
+    """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
 
 
 class TopicDeleted(Fact, frozen=True, tag=True):
-    """The topic is gone; its name is free again."""
+    """A topic was deleted; its name is free again."""
 
     request_id: RequestId
     topic: TopicName
@@ -169,7 +172,7 @@ class TopicDeleted(Fact, frozen=True, tag=True):
 
 
 class TopicConfigsChanged(Fact, frozen=True, tag=True):
-    """The explicit configs of a topic are these from here on."""
+    """The explicit configs of a topic changed to these."""
 
     request_id: RequestId
     topic: TopicName
@@ -178,11 +181,11 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
     client_id: str | None
     asked: ChangeAsked
     before: Configs | None = None
-    """What they were; None in events of earlier releases."""
+    """The previous configs, None if unknown."""
 
 
 class ChangeRejected(Fact, frozen=True, tag=True):
-    """A request to change or delete a topic was refused."""
+    """A request to change or delete a topic was rejected."""
 
     request_id: RequestId
     topic: TopicName
@@ -195,7 +198,7 @@ class ChangeRejected(Fact, frozen=True, tag=True):
 
 
 class LeaderElected(Fact, frozen=True, tag=True):
-    """A partition has another leader (or, with leader -1, none)."""
+    """A partition has a new leader, or none (-1)."""
 
     topic: TopicName
     partition: int
@@ -207,7 +210,7 @@ class LeaderElected(Fact, frozen=True, tag=True):
 
 
 class IsrChanged(Fact, frozen=True, tag=True):
-    """A partition has another in-sync set under the same leader."""
+    """A partition has a new in-sync set under the same leader."""
 
     topic: TopicName
     partition: int
@@ -219,9 +222,9 @@ class IsrChanged(Fact, frozen=True, tag=True):
 
 
 class PartitionChanged(Fact, frozen=True, tag=True):
-    """A partition of real brokers stands otherwise. What is None is as it was; what is not, is all of it.
+    """A partition changed (KRaft mode). `None` means unchanged; any other value replaces the field.
 
-    An election shows in `leader`, which may be the leader that was (then only its epoch rises).
+    An election sets `leader`, which may be the previous leader: then only its epoch rises.
     """
 
     topic: TopicName
@@ -229,7 +232,7 @@ class PartitionChanged(Fact, frozen=True, tag=True):
     leader: BrokerId | None
     isr: tuple[BrokerId, ...] | None
     leader_epoch: int
-    """As it is now, like the partition's epoch."""
+    """The value after the change, as with `partition_epoch`."""
     partition_epoch: int
     reason: str
     replicas: tuple[BrokerId, ...] | None = None
@@ -242,7 +245,7 @@ class PartitionChanged(Fact, frozen=True, tag=True):
 
 
 class PlaceholderFilled(Fact, frozen=True, tag=True):
-    """A broker took the place that a placeholder kept (KIP-409); it is not in sync yet."""
+    """A broker replaced a placeholder (KIP-409); it is not in sync yet."""
 
     topic: TopicName
     partition: int
@@ -250,11 +253,11 @@ class PlaceholderFilled(Fact, frozen=True, tag=True):
     broker_id: BrokerId
     partition_epoch: int
     directory: bytes | None = None
-    """The id of the log directory that the new replica goes to; None where the brokers are not real ones."""
+    """The id of the log directory of the new replica; None outside KRaft mode."""
 
 
 class MetadataPropagated(Fact, frozen=True, tag=True):
-    """The creation of the topic is applied by these brokers, beside those named before."""
+    """These brokers, besides those named before, have applied the topic's creation."""
 
     topic: TopicName
     brokers: tuple[BrokerId, ...]
@@ -267,7 +270,7 @@ class TopicReady(Fact, frozen=True, tag=True):
 
 
 class CreateAnswered(Fact, frozen=True, tag=True):
-    """The one terminal answer of a request for a topic; `waited_ms` since it arrived."""
+    """The only final answer to a create request, `waited_ms` after it arrived."""
 
     request_id: RequestId
     topic: TopicName
@@ -277,10 +280,11 @@ class CreateAnswered(Fact, frozen=True, tag=True):
 
 
 class TopicDiscovered(Fact, frozen=True, tag=True):
-    """The cluster that carries decisions out has the topic so: these are its facts from here on.
+    """The facts of a topic as found in the target cluster; they replace the recorded ones.
 
-    Written of a topic that was made behind our back, which counts as complete from then on; of one whose partitions or
-    configs others changed; and of one that the cluster has just created for us, which gives it the cluster's own id.
+    Written for a topic that others created in the cluster (it counts as complete from then on), for one whose
+    partitions or configs others changed, and for one that the cluster just created for us, which gets the cluster's
+    topic id.
     """
 
     topic: TopicName
@@ -291,7 +295,7 @@ class TopicDiscovered(Fact, frozen=True, tag=True):
 
 
 class TopicVanished(Fact, frozen=True, tag=True):
-    """The topic is not in the cluster any more, though nobody requested its deletion here; its name is free again."""
+    """The topic vanished from the target cluster without a request here; its name is free again."""
 
     topic: TopicName
     topic_id: TopicId
@@ -299,19 +303,20 @@ class TopicVanished(Fact, frozen=True, tag=True):
 
 
 class CreationRefused(Fact, frozen=True, tag=True):
-    """The cluster did not create a topic that was decided on: its error code and message. There is no such topic."""
+    """The target cluster refused to create a decided topic, with this error code and message. The topic does not
+    exist."""
 
     topic: TopicName
     topic_id: TopicId
-    """The id that the decision gave the topic."""
+    """The id that the decision assigned."""
     error_code: int
     message: str
 
 
 class ChangeCarriedOut(Fact, frozen=True, tag=True):
-    """The cluster did what a request decided for a topic (`error_code` 0), or refused to.
+    """The target cluster applied a decided change of a topic (`error_code` 0), or refused to.
 
-    After a refusal a `TopicDiscovered` says how the topic stands.
+    After a refusal a `TopicDiscovered` records the topic's actual state.
     """
 
     request_id: RequestId
@@ -360,22 +365,21 @@ Event = (
     | access.AclsCreated
     | access.AclsDeleted
     | access.QuotasChanged
-    | access.AsksRefused
+    | access.RequestsRefused
 )
 
 EVENT_TYPES: tuple[type[Fact], ...] = get_args(Event)
-"""Every type of event."""
 
 
 class Cause(Fact, frozen=True):
-    """The command that led to an event: its type and its request id."""
+    """The command that led to an event: its type and request id."""
 
     command: str
     request_id: RequestId
 
 
 class Recorded(Fact, frozen=True):
-    """An event with its envelope, as it stands at `offset` of a log."""
+    """An event with its offset, time and cause."""
 
     offset: Offset
     at_ms: int
@@ -384,4 +388,4 @@ class Recorded(Fact, frozen=True):
 
 
 EVENT_VERSION = 1
-"""The version in which events are written. A log with a newer one is refused."""
+"""The version in which events are written. Logs with a newer one are rejected."""

@@ -7,7 +7,7 @@ from events.values import BrokerDetails, Configs, Endpoint, Fact, are_cordoned
 
 
 class BrokerRegistered(Fact, frozen=True, tag=True):
-    """A broker (or a new incarnation of it) is known; it is fenced until it has caught up (KIP-631)."""
+    """A broker, or a new incarnation of it, registered. It is fenced until it has caught up (KIP-631)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -19,7 +19,7 @@ class BrokerRegistered(Fact, frozen=True, tag=True):
 
 
 class BrokerFenced(Fact, frozen=True, tag=True):
-    """A broker is not to lead or to be placed on."""
+    """A broker is fenced: it gets neither leaderships nor replicas."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -27,7 +27,7 @@ class BrokerFenced(Fact, frozen=True, tag=True):
 
 
 class BrokerUnfenced(Fact, frozen=True, tag=True):
-    """A broker is live."""
+    """A broker is unfenced (live)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -35,7 +35,7 @@ class BrokerUnfenced(Fact, frozen=True, tag=True):
 
 
 class BrokerUnregistered(Fact, frozen=True, tag=True):
-    """A broker is forgotten."""
+    """A broker is unregistered."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -43,24 +43,24 @@ class BrokerUnregistered(Fact, frozen=True, tag=True):
 
 
 class ResourceConfigsChanged(Fact, frozen=True, tag=True):
-    """The dynamic configs of something other than a topic are these from here on (KIP-226, KIP-714, KIP-848)."""
+    """The dynamic configs of a resource other than a topic changed to these (KIP-226, KIP-714, KIP-848)."""
 
     request_id: RequestId
     kind: int
-    """Kafka's number of what it is: a broker 4, a subscription to client metrics 16, a group 32."""
+    """Kafka's resource type: broker 4, client metrics subscription 16, group 32."""
     name: str
-    """Its name, as a broker's id; the empty text for the defaults of all brokers."""
+    """The resource's name, such as a broker id; empty for the defaults of all brokers."""
     configs: Configs
     principal: str
     client_id: str | None
     host: str = ""
-    """The client's address; empty where nobody sent a request, and in events of earlier releases."""
+    """The client's address; empty without a client."""
     before: Configs | None = None
-    """What they were; None in events of earlier releases."""
+    """The previous configs, None if unknown."""
 
 
 class ProducerIdsAllocated(Fact, frozen=True, tag=True):
-    """A broker was given a block of producer ids (KIP-730)."""
+    """A broker received a block of producer ids (KIP-730)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -70,14 +70,14 @@ class ProducerIdsAllocated(Fact, frozen=True, tag=True):
 
 
 class BrokerLeaving(Fact, frozen=True, tag=True):
-    """A broker is in controlled shutdown: it still serves, but is not to lead or to be placed on (KIP-841)."""
+    """A broker is in controlled shutdown: it still serves, but gets neither leaderships nor replicas (KIP-841)."""
 
     broker_id: BrokerId
     broker_epoch: int
 
 
 class LogDirsChanged(Fact, frozen=True, tag=True):
-    """A broker's log directories that are online (KIP-858), and those that get no new replicas (KIP-1066)."""
+    """The online log directories of a broker (KIP-858), and those cordoned from new replicas (KIP-1066)."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -91,47 +91,48 @@ class LogDirsChanged(Fact, frozen=True, tag=True):
 
 
 class QuorumEpochBegun(Fact, frozen=True, tag=True):
-    """This controller leads real brokers from here on, in an epoch of its own (KIP-595)."""
+    """This controller leads the KRaft brokers in an epoch of its own (KIP-595)."""
 
     leader_epoch: int
     node_id: int
     kraft_version: int
-    """Level of the feature kraft.version: with 1 the brokers learn from the metadata log who votes (KIP-853)."""
+    """The level of the feature kraft.version. With 1, brokers learn the voters from the metadata log (KIP-853)."""
     host: str
-    """Where the brokers reach the controller."""
+    """The address at which brokers reach the controller."""
     port: int
     directory_id: bytes
-    """The id (16 bytes) under which the controller votes with kraft.version 1."""
+    """The directory id (16 bytes) of the controller as a voter with kraft.version 1."""
     priority: int = 0
-    """How much it wants to lead, above other voters of Topicwright; -1 of Kafka's own controllers."""
+    """The leader priority among Topicwright voters; -1 for Kafka's own controllers."""
 
 
 class MetadataAdopted(Fact, frozen=True, tag=True):
-    """The metadata log of another controller was taken over as it is; the events beside this one say what was in it."""
+    """The metadata log of another controller was adopted. Its contents are in the other events of the same cause."""
 
     source: int
-    """The node whose copy it was: the controller itself, or a broker."""
+    """The node whose copy was read: the controller itself, or a broker."""
     leader_epoch: int
-    """The newest epoch that this copy knew of."""
+    """The newest epoch in this copy."""
     end_offset: int
-    """The offset after the last record that was taken."""
+    """The offset after the last record that was adopted."""
     kept: tuple[bytes, ...]
-    """Records that no event holds, as Kafka encodes them: delegation tokens, those of newer releases."""
+    """Records without an event of ours, as Kafka encodes them: delegation tokens, and records of newer releases."""
 
 
 class MetadataHandedBack(Fact, frozen=True, tag=True):
-    """The metadata log was written for Kafka's own controller, which leads on: this one is not to lead again."""
+    """The metadata log was written for Kafka's own controller, which leads from now on. This controller must not lead
+    again."""
 
     folder: str
-    """Where it was written to, on the machine where that was asked for."""
+    """The folder that it was written to, on the machine of the request."""
     leader_epoch: int
-    """The last epoch led here."""
+    """The last epoch of this controller."""
     end_offset: int
     """The offset after the last record that was written."""
 
 
 class HeadSigned(Fact, frozen=True, tag=True):
-    """A head of this log was signed: whoever trusts the key knows which events stood below `size` at that time."""
+    """A tree head of this log was signed: it proves which events were below `size` at that time."""
 
     size: int
     root: bytes
@@ -140,34 +141,36 @@ class HeadSigned(Fact, frozen=True, tag=True):
     public_key: bytes
     """Ed25519, 32 bytes."""
     signature: bytes
-    """Of the text that `events.logs.heads` describes."""
+    """The signature of the text that `events.logs.tree_heads` describes."""
 
 
 class HistorySkipped(Fact, frozen=True, tag=True):
-    """What was decided between two offsets of the metadata log is not known step by step: a snapshot was taken in its
-    place. The events beside this one, of the same cause, say what had changed at its end."""
+    """A snapshot replaced the records between two offsets of the metadata log, so the single decisions are unknown.
+
+    The other events of the same cause record the differences at its end.
+    """
 
     start_offset: int
-    """The first offset of the metadata log that is not known."""
+    """The first skipped offset of the metadata log."""
     end_offset: int
-    """The offset after the last one that is not known, which is that of the snapshot."""
+    """The offset after the last skipped record: the snapshot's."""
     leader_epoch: int
-    """The epoch of the record before that."""
+    """The epoch of the record before `end_offset`."""
     reason: str
 
 
 class FeaturesChanged(Fact, frozen=True, tag=True):
-    """The finalized features of the cluster with their levels are these from here on, by name (KIP-584)."""
+    """The finalized features of the cluster changed to these levels, by name (KIP-584)."""
 
     features: tuple[tuple[str, int], ...]
     reason: str
 
 
 class SettingsChanged(Fact, frozen=True, tag=True):
-    """Every setting that decisions depend on, by Kafka's names; the first event of every log."""
+    """All settings that decisions depend on, by Kafka's names. It is the first event of every log."""
 
     settings: tuple[tuple[str, str], ...]
     release: str
     """The release of Topicwright whose rules decide from here on."""
     before: tuple[tuple[str, str], ...] | None = None
-    """What they were; None in the first event of a log, and in events of earlier releases."""
+    """The previous settings; None in the first event of a log."""

@@ -3,41 +3,44 @@
 A record is the MessagePack array `[version, at_ms, [command, request_id], [type, field…]]`. The same event always
 has the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The offset is
 not in the bytes: it is the record's place in the log.
+
+Only the log holds secrets, because logins are checked against them. All that shows, exports or prints events uses
+`without_secrets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Union
 
 import msgspec
+from msgspec.structs import replace
 
+from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.catalog import (
     EVENT_TYPES,
     EVENT_VERSION,
     Cause,
     ChangeCarriedOut,
     ChangeRejected,
+    Configs,
     CreateRejected,
     CreateRequested,
     Event,
     IsrChanged,
     LeaderElected,
     Recorded,
+    ResourceConfigsChanged,
 )
 from events.names import Offset, TopicName
 from events.values import Fact
 
 UNREADABLE = (ValueError, RecursionError)
-"""What msgspec raises on bytes that are not what they should be: DecodeError, or UnicodeDecodeError where text is no
-UTF-8, which both are ValueErrors, or RecursionError where they are nested too deep."""
-UPCASTS: dict[int, Callable[[list[Any]], list[Any]]] = {}
-"""`UPCASTS[n]` takes the array of an event written in version n (its type first) and returns the array of the same
-event in version n + 1. Version 1 is the first, so there is nothing to raise yet."""
+"""What msgspec raises for invalid bytes: DecodeError or UnicodeDecodeError, both ValueErrors, or RecursionError for
+deep nesting."""
 
 
 class EventDecodeError(Exception):
-    """Bytes that are not an event this release knows; says where and why."""
+    """Bytes that are not an event of this release. The message says where and why."""
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"event at offset {offset}: {why}")
@@ -60,16 +63,16 @@ class _RawEnvelope(Fact, frozen=True):
 
 
 OVERWRITING = frozenset({LeaderElected, IsrChanged})
-"""Of these a later event of a partition says all that an earlier one did: between other events of the topic only the
-last counts for where it stands. Their partition follows their topic."""
+"""Events that overwrite their partition: only the last one counts for the partition's state. Their partition follows
+their topic."""
 IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
-"""These leave their topic as it is: they are for those who look at requests."""
+"""Events that do not change their topic; they matter to request history only."""
 OF_NO_PARTITION, OF_IDLE = -1, -2
-"""What `place_of` says in place of a partition."""
+"""What `place_of` returns instead of a partition."""
 
 
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """The fields of an event up to its topic, or none of one that concerns every topic; then its `place`."""
+    """The fields of an event up to its topic, none for a cluster-wide one; then its `place`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     said: dict[str, Any] = {}
@@ -95,7 +98,7 @@ _Beginning: Any = msgspec.defstruct(
     array_like=True,
     gc=False,
 )
-"""An envelope, decoded only as far as the topic of its event, or the partition."""
+"""An envelope, decoded up to the event's topic or partition."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -110,30 +113,25 @@ def encode_event(at_ms: int, cause: Cause, event: Event) -> bytes:
 
 
 def decode_event(offset: int, value: bytes) -> Recorded:
-    """The event in `value`, raised to the newest version.
-
-    Raises EventDecodeError for an unknown event type, a newer version, or bytes that are no event.
-    """
+    """The event in `value`. Raises EventDecodeError for an unknown event type, a newer version, or invalid bytes."""
     try:
         envelope = _decoder.decode(value)
         if envelope.version == EVENT_VERSION:
             return Recorded(Offset(offset), envelope.at_ms, envelope.cause, envelope.event)
     except UNREADABLE as error:
-        return _decode_other_version(offset, value, str(error))
-    return _decode_other_version(offset, value, f"version {envelope.version}")
+        raise _undecodable(offset, value, str(error)) from None
+    raise _undecodable(offset, value, "")
 
 
 def topic_of(offset: int, value: bytes) -> TopicName | None:
-    """The topic of the event in `value`, in half the time that decoding it takes; None for one of the whole cluster.
-
-    What comes after the topic is not looked at: `decode_event` is for those who read on. Raises EventDecodeError.
-    """
+    """The topic of the event in `value`, None for a cluster-wide one. It takes half the time of `decode_event`, because
+    it does not check what follows the topic. Raises EventDecodeError."""
     return place_of(offset, value)[0]
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The same with the partition of an event of those that are OVERWRITING, OF_IDLE of one of those that are IDLE,
-    OF_NO_PARTITION of any other."""
+    """The topic, and the partition of an OVERWRITING event; OF_IDLE for an IDLE event, OF_NO_PARTITION for any
+    other."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:
@@ -145,24 +143,14 @@ def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
     return getattr(decode_event(offset, value).event, "topic", None), OF_NO_PARTITION
 
 
-def _decode_other_version(offset: int, value: bytes, why: str) -> Recorded:
+def _undecodable(offset: int, value: bytes, why: str) -> EventDecodeError:
     try:
         raw = _raw_decoder.decode(value)
     except UNREADABLE:
-        raise EventDecodeError(offset, f"not an event: {why}") from None
-    if raw.version > EVENT_VERSION:
-        raise EventDecodeError(
-            offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}"
-        )
+        return EventDecodeError(offset, f"not an event: {why}")
     if raw.version == EVENT_VERSION:
-        raise EventDecodeError(offset, _what_is_wrong(raw.event, why))
-    event = raw.event
-    try:
-        for version in range(raw.version, EVENT_VERSION):
-            event = UPCASTS[version](event)
-        return Recorded(Offset(offset), raw.at_ms, raw.cause, msgspec.convert(event, Event))
-    except (LookupError, TypeError, ValueError) as error:
-        raise EventDecodeError(offset, f"cannot be raised from event version {raw.version}: {error}") from None
+        return EventDecodeError(offset, _what_is_wrong(raw.event, why))
+    return EventDecodeError(offset, f"written in event version {raw.version}; this release reads up to {EVENT_VERSION}")
 
 
 def _what_is_wrong(event: list[Any], why: str) -> str:
@@ -170,3 +158,46 @@ def _what_is_wrong(event: list[Any], why: str) -> str:
     if isinstance(kind, str) and any(kind == known.__name__ for known in EVENT_TYPES):
         return f"malformed event of type {kind!r}: {why}"
     return f"unknown event type {kind!r}"
+
+
+HIDDEN = b"(hidden)"
+"""Replaces a secret."""
+_SECRETS = (
+    "ssl.key.password",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.password",
+    "ssl.truststore.certificates",
+    "ssl.truststore.password",
+    "sasl.jaas.config",
+)
+"""Suffixes of the names of dynamic broker configs that Kafka treats as secrets."""
+
+
+def without_secrets(event: Event) -> Event:
+    """The event with its secrets hidden; the same object if it has none."""
+    if isinstance(event, ScramCredentialSet):
+        return replace(event, salt=HIDDEN, stored_key=HIDDEN, server_key=HIDDEN)
+    if isinstance(event, LoginSecretDrawn):
+        return replace(event, secret=HIDDEN)
+    if isinstance(event, ResourceConfigsChanged):
+        shown, before = configs_without_secrets(event), None if event.before is None else _shown(event.before)
+        return (
+            event if (shown, before) == (event.configs, event.before) else replace(event, configs=shown, before=before)
+        )
+    return event
+
+
+def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
+    """The configs of an event, with secrets hidden."""
+    return _shown(event.configs)
+
+
+def _shown(configs: Configs) -> Configs:
+    return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
+
+
+def value_without_secrets(record: Recorded, value: bytes) -> bytes:
+    """The canonical bytes of an event with its secrets hidden; `value` itself if it has none."""
+    shown = without_secrets(record.event)
+    return value if shown is record.event else encode_event(record.at_ms, record.cause, shown)

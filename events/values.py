@@ -1,7 +1,7 @@
-"""What events are made of: the values that stand in their fields, each described.
+"""The values in the fields of events.
 
-The rules of `events.catalog` hold here too: frozen structs that encode as arrays, whose fields are only ever added at
-the end, with a default.
+The rules of `events.catalog` hold here too: frozen structs that encode as arrays; new fields go to the end, with a
+default.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ Configs = tuple[tuple[str, str], ...]
 class Fact(msgspec.Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
     """Base of every value in the log: immutable, compared by value, encoded as an array.
 
-    A longer array than this release knows is refused, not cut: what a newer release added may have changed a decision.
+    An array with more fields than this release knows is rejected: a newer release's field may have changed a decision.
     """
 
 
-class Upkeep(Fact, frozen=True):
-    """What real brokers learn of a partition beside its replicas, leader and in-sync set (KIP-455, 704, 858, 966).
+class ReplicaMetadata(Fact, frozen=True):
+    """The metadata of a partition in KRaft mode besides replicas, leader and ISR (KIP-455, 704, 858, 966).
 
-    `directories` are the ids (16 bytes) of the log directories that the replicas lie in, in their order; `adding` and
-    `removing` are replicas of a reassignment under way, both part of the partition's replicas until it is done.
+    `directories` are the log directory ids (16 bytes) of the replicas, in their order; `adding` and `removing` belong
+    to a reassignment in progress, and are among the replicas until it is done.
     """
 
     directories: tuple[bytes, ...] = ()
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     elr: tuple[BrokerId, ...] = ()
-    """Replicas out of sync that still have every acknowledged record, and so may lead when nobody is in sync."""
+    """Replicas out of sync that have every acknowledged record, and so may lead when the ISR is empty."""
     last_known_elr: tuple[BrokerId, ...] = ()
-    """The last leader, while nobody leads."""
+    """The last leader, while there is none."""
     recovering: bool = False
-    """The leader was elected uncleanly and has not recovered since."""
+    """The leader was elected uncleanly and has not recovered yet."""
 
 
 class Partition(Fact, frozen=True):
-    """One partition as it stands.
+    """The current state of a partition.
 
-    `replicas` begins with the preferred leader; a negative id is a placeholder (KIP-409). `leader` is -1 when there
-    is none. `partition_epoch` rises with every change, `leader_epoch` with every change of leader (KIP-101, KIP-497).
+    `replicas` begins with the preferred leader; a negative id is a placeholder (KIP-409). `leader` is -1 if there is
+    none. `partition_epoch` rises with every change, `leader_epoch` with every change of leader (KIP-101, KIP-497).
     """
 
     replicas: tuple[BrokerId, ...]
@@ -53,8 +53,8 @@ class Partition(Fact, frozen=True):
     leader: BrokerId
     leader_epoch: int = 0
     partition_epoch: int = 0
-    upkeep: Upkeep | None = None
-    """None where the brokers are not real ones."""
+    replica_metadata: ReplicaMetadata | None = None
+    """None outside KRaft mode."""
 
 
 class Assignment(Fact, frozen=True):
@@ -73,7 +73,7 @@ class ConfigOp(Fact, frozen=True):
 
 
 class Endpoint(Fact, frozen=True):
-    """Where a broker listens: listener name, host, port."""
+    """A listener: name, host, port."""
 
     name: str
     host: str
@@ -81,7 +81,7 @@ class Endpoint(Fact, frozen=True):
 
 
 class SupportedFeature(Fact, frozen=True):
-    """The levels of a feature that a broker can work with, both included (KIP-584)."""
+    """The supported levels of a feature, inclusive (KIP-584)."""
 
     name: str
     lowest: int
@@ -89,24 +89,24 @@ class SupportedFeature(Fact, frozen=True):
 
 
 class BrokerDetails(Fact, frozen=True):
-    """What a real broker says of itself as it registers, beside its endpoints (KIP-631, KIP-858, KIP-966)."""
+    """The registration of a KRaft broker besides its endpoints (KIP-631, KIP-858, KIP-966)."""
 
     security_protocols: tuple[int, ...]
-    """Kafka's number of each endpoint's protocol, in their order: PLAINTEXT 0, SSL 1, SASL_PLAINTEXT 2, SASL_SSL 3."""
+    """Kafka's protocol number of each endpoint, in order: PLAINTEXT 0, SSL 1, SASL_PLAINTEXT 2, SASL_SSL 3."""
     features: tuple[SupportedFeature, ...]
     log_dirs: tuple[bytes, ...]
-    """The ids (16 bytes) of its log directories that are online."""
+    """The ids (16 bytes) of its online log directories."""
     clean: bool = True
-    """Whether its last incarnation ended in order, so that its replicas have all that they acknowledged."""
+    """True if its last incarnation shut down cleanly, so that its replicas have all acknowledged records."""
 
 
 Outcome = Literal["allowed", "refused", "failed"]
 
 
 class Observation(Fact, frozen=True):
-    """A rule that a topic breaks and that was recorded instead of enforced.
+    """A rule that a topic breaks, recorded instead of enforced.
 
-    `rule` names the rule (`policy:rules/naming`), `message` says what is broken and what is allowed.
+    `rule` names the rule (`policy:rules/naming`), `message` says what is wrong and what is allowed.
     """
 
     rule: str
@@ -114,15 +114,15 @@ class Observation(Fact, frozen=True):
 
 
 class Verdict(Fact, frozen=True):
-    """The answer of the whole chain of create-topic policies for one topic (KIP-108).
+    """The result of the whole chain of create-topic policies for one topic (KIP-108).
 
-    `outcome`: `allowed` when no policy objects or there is none; `refused` when one raised PolicyViolation, which the
-    client sees as POLICY_VIOLATION (44) with `message`; `failed` when one raised anything else, which costs that topic
-    UNKNOWN_SERVER_ERROR (-1). `policy` is the class that decided and `rule` its rule, both empty when allowed.
-    `observed` holds what was recorded and not enforced, whatever the outcome.
+    `outcome`: `allowed` if no policy objects or there is none; `refused` if one raised PolicyViolation, which the
+    client gets as POLICY_VIOLATION (44) with `message`; `failed` if one raised anything else: UNKNOWN_SERVER_ERROR
+    (-1). `policy` is the deciding class and `rule` its rule, both empty if allowed. `observed` holds what was recorded
+    and not enforced.
 
-    Policies are an operator's own code: slow, impure, able to raise. So they run before the machine decides, and only
-    their verdict enters it, as data on the command: a decision can be repeated from the log years later without them.
+    Policies are the operator's code: slow, impure, and able to raise. So they run before the machine decides, and only
+    their verdict enters it, as data on the command: a decision can be repeated from the log without them.
     """
 
     outcome: Outcome
@@ -133,7 +133,7 @@ class Verdict(Fact, frozen=True):
 
 
 class PartitionsWanted(Fact, frozen=True, tag="partitions"):
-    """`count` partitions altogether (KIP-195); `assignments` holds the replicas of each new one, None to have them
+    """`count` partitions in total (KIP-195); `assignments` has the replicas of each new one, None to have them
     placed."""
 
     count: int
@@ -141,31 +141,31 @@ class PartitionsWanted(Fact, frozen=True, tag="partitions"):
 
 
 class DeletionWanted(Fact, frozen=True, tag="deletion"):
-    """The topic gone; with `topic_id` only if it still is the topic of that id (KIP-516)."""
+    """Delete the topic; `topic_id`, if set, must match (KIP-516)."""
 
     topic_id: TopicId | None
 
 
 class ConfigsWanted(Fact, frozen=True, tag="configs"):
-    """Explicit configs changed by these steps (`incremental`, KIP-339), or replaced by what the steps set."""
+    """Change explicit configs by these steps (`incremental`, KIP-339), or replace them by what the steps set."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool
 
 
 class ChangeAsked(Fact, frozen=True):
-    """How a change of a topic was requested: with the event that holds it, every input of the decision."""
+    """A change request for a topic: together with its event, every input of the decision."""
 
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
     api_version: int
     wanted: PartitionsWanted | DeletionWanted | ConfigsWanted
     duplicate: bool = False
-    """The topic stood more than once in its request."""
+    """The request named the topic more than once."""
     denied: int = 0
-    """The error code of the authorizer, 0 when it allowed the request."""
+    """The authorizer's error code; 0 if it allowed the request."""
     host: str = ""
-    """The client's address; empty in events of earlier releases."""
+    """The client's address; empty without a client."""
 
 
 def are_cordoned(log_dirs: tuple[bytes, ...], cordoned: tuple[bytes, ...]) -> bool:

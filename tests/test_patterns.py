@@ -13,7 +13,7 @@ import pytest
 
 from controller.machine.configs.values import Bad, ConfigType, read_value
 from controller.patterns import Pattern, PatternError
-from projections.queries.moments import BadMoment, parse_moment
+from projections.text.moments import BadMoment, parse_moment
 
 LONG = 200_000
 

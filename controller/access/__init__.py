@@ -1,1 +1,1 @@
-"""Who may, and how much: authorizer, users, refusals, mutation quotas."""
+"""Authorization, users, mutation quotas, and records of refused requests."""

@@ -1,20 +1,19 @@
-"""Who may do what: the port through which permissions are checked (KIP-4 rule 3, KIP-11), and the authorizer that
-answers by access control entries as Kafka's StandardAuthorizer does.
+"""Authorization: the interface (KIP-4 rule 3, KIP-11), and an authorizer with ACLs like Kafka's StandardAuthorizer.
 
-APIs and HTTP check before a command is made and stamp the answer on it, so that a refusal is decided, answered and
+Permissions are checked before a command is made, and the result is stamped on it. So a refusal is decided, answered and
 logged like any other.
 
 Rules of the standard authorizer:
 - super users may do everything;
-- the entries that count are those of all patterns over the resource: its name, `*`, prefixes of its name;
-- of these, the ones for the principal or for `User:*`, from the client's address, in whatever form it is written, from
-  a range of addresses that contains it (KIP-1276), or from `*`;
-- one that denies the operation, or all, wins over every one that allows it;
-- whoever may read, write, delete or alter may describe; whoever may alter configs may describe them;
-- a resource without any entry is closed, or open with `allow.everyone.if.no.acl.found`.
+- ACLs apply if their pattern covers the resource: its name, `*`, or a prefix of its name;
+- and if they are for the principal or `User:*`, and for the client's address, a range with this address (KIP-1276) or
+`*`; different notations of an address are equal;
+- an ACL that denies the operation, or all operations, overrides all that allow it;
+- Read, Write, Delete and Alter imply Describe; AlterConfigs implies DescribeConfigs;
+- a resource without ACLs is closed, or open with `allow.everyone.if.no.acl.found`.
 
-A check costs some microseconds however many entries there are: patterns are found by look-ups, and where a pattern has
-many entries they are found by principal.
+A check takes a few microseconds for any number of ACLs: patterns are found by look-ups, and if a pattern has many ACLs
+these are found by principal.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal, Protocol
 
 from controller.kafka.session import normal_host
-from controller.machine import acls as codes
-from controller.machine.access.cidr import in_range, is_range
-from controller.machine.acls import Acls, Entries, Pattern
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls, Entries, Pattern, in_range, is_range
 from events.access import Acl
 
 Operation = Literal[
@@ -54,7 +52,7 @@ OPERATION_CODES: Final[dict[Operation, int]] = {
     "AlterConfigs": codes.ALTER_CONFIGS,
     "IdempotentWrite": codes.IDEMPOTENT_WRITE,
 }
-"""Kafka's numbers (AclOperation)."""
+"""Kafka's codes (AclOperation)."""
 
 _RESOURCE_CODES: Final[dict[ResourceType, int]] = {
     "Cluster": codes.CLUSTER,
@@ -66,14 +64,14 @@ _ALLOWED_BY: Final = {operation: frozenset({codes.ALL, operation}) for operation
     codes.DESCRIBE: frozenset({codes.ALL, codes.DESCRIBE, codes.READ, codes.WRITE, codes.DELETE, codes.ALTER}),
     codes.DESCRIBE_CONFIGS: frozenset({codes.ALL, codes.DESCRIBE_CONFIGS, codes.ALTER_CONFIGS}),
 }
-"""By operation, what an entry must allow for it to be allowed."""
-_LOOKED_THROUGH_MAX: Final = 16
-"""Entries of one pattern that are looked through one by one; more are found by principal."""
+"""By operation, the operations of ACLs that allow it."""
+_SCAN_MAX: Final = 16
+"""Up to this many ACLs of a pattern are scanned; more are indexed by principal."""
 
 
 class Requester(Protocol):
-    """Who sends a request: `principal` is `TYPE:NAME`, `host` the address it comes from, `api` the request by Kafka's
-    name."""
+    """The sender of a request. `principal` is `TYPE:NAME`, `host` the client's address, `api` Kafka's name of the
+    request."""
 
     @property
     def principal(self) -> str: ...
@@ -86,31 +84,27 @@ class Requester(Protocol):
 
 
 class Authorizer(Protocol):
-    """Who may do what."""
-
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the requester may do this to the resource."""
+        """True if the requester may perform the operation on the resource."""
         ...
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there may be a resource of the type that the requester may do this to (KIP-679)."""
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """True if there may be a resource of the type on which the requester may perform the operation (KIP-679)."""
         ...
 
 
 class AllowAll:
-    """No authorizer: everybody may do everything, as in Kafka without `authorizer.class.name`."""
+    """Allows everything, as Kafka does without `authorizer.class.name`."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether it is allowed: it is."""
         return True
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether it is allowed: it is."""
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 
 class StandardAuthorizer:
-    """Answers by the entries that `acls` gives: those of the last durable commit. It may be used in any thread."""
+    """Authorizes by the ACLs of the last durable commit, which `acls` returns. Thread-safe."""
 
     def __init__(
         self, acls: Callable[[], Acls], *, super_users: Iterable[str] = (), allow_everyone_if_no_acl_found: bool = False
@@ -124,13 +118,12 @@ class StandardAuthorizer:
         """The entries that these are of."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the entries allow it."""
         principal = requester.principal
         if principal in self._super_users:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
         is_allowed = has_entries = False
-        for pattern, entries in self._newest().over(_RESOURCE_CODES[resource_type], name):
+        for pattern, entries in self._current().over(_RESOURCE_CODES[resource_type], name):
             has_entries = True
             for acl in self._entries_for(principal, pattern, entries):
                 if not _is_from(host, acl):
@@ -142,8 +135,8 @@ class StandardAuthorizer:
                     is_allowed = True
         return is_allowed or (not has_entries and self._open_without_acl)
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether an entry allows it, whatever others deny: False only where everything of the type is closed."""
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """Ignores ACLs that deny: False only if no ACL allows any resource of the type."""
         if requester.principal in self._super_users or self._open_without_acl:
             return True
         allowed_by, host = _ALLOWED_BY[OPERATION_CODES[operation]], normal_host(requester.host)
@@ -157,8 +150,8 @@ class StandardAuthorizer:
             for acl in entries
         )
 
-    def _newest(self) -> Acls:
-        """The entries that hold; what is kept of those that do not is let go."""
+    def _current(self) -> Acls:
+        """Returns the current ACLs, and drops index entries of changed patterns."""
         held = self._acls()
         if held is not self._held:
             self._held, now = held, held.by_pattern
@@ -167,7 +160,7 @@ class StandardAuthorizer:
         return held
 
     def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
-        if len(entries) <= _LOOKED_THROUGH_MAX:
+        if len(entries) <= _SCAN_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
         if known is None or known[0] is not entries:  # another thread may be at older ones
@@ -177,7 +170,7 @@ class StandardAuthorizer:
 
 
 def _is_from(host: str, acl: Acl) -> bool:
-    """True if an entry is for clients at an address, which is normal."""
+    """True if the ACL covers the address, which is in normal form."""
     if acl.host in ("*", host):
         return True
     return in_range(host, acl.host) if is_range(acl.host) else normal_host(acl.host) == host

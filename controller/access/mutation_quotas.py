@@ -1,18 +1,14 @@
-"""Controller mutation quotas (KIP-599): how many partitions a user or client may create and delete per second.
+"""Controller mutation quotas (KIP-599): partitions that a user or client may create and delete per second.
 
-As in Kafka each user and client id, whichever its quota tells apart, has a token bucket that refills at the quota's
-rate and holds as many tokens as refill within all windows (`controller.quota.window.num` times
-`controller.quota.window.size.seconds`). What is changed takes one token a partition; the bucket may go below zero once.
-While it is below zero,
+As in Kafka, each user, client id or combination with a quota has a token bucket. It refills at the rate of the quota
+and holds the tokens of all windows (`controller.quota.window.num` times `controller.quota.window.size.seconds`). Each
+created or deleted partition takes a token. One command may bring the bucket below zero. While it is below zero,
 - requests of newer versions are refused with THROTTLING_QUOTA_EXCEEDED (strict);
-- older ones, whose clients do not know that error, are carried out and go further below zero (permissive);
-and the reply to both says how long it takes to come back to zero, for which time nothing more is read from their
-connection. Kafka lets any rate above zero through, and cuts a wait of more than 32 bits to a wrong number, perhaps a
-negative one; here it is WAIT_MS_MAX.
+- older ones, whose clients do not know that error, are executed and bring it further below zero (permissive). Both
+responses have the throttle time until the bucket is at zero, and the connection is not read meanwhile. Kafka truncates
+throttle times over 32 bits to a wrong, perhaps negative number; here they are limited to WAIT_MS_MAX.
 
-Buckets refill by a clock that only goes forward, since the wall clock may be set back.
-
-What it does not do: keep buckets over a restart. They begin full.
+Buckets use a monotonic clock. They are not stored, and full after a restart.
 """
 
 from __future__ import annotations
@@ -30,20 +26,20 @@ from controller.machine.commands.commands import TopicCommand
 from events.access import QuotaEntity
 
 STRICT_SINCE: Final = {"CreateTopics": 6, "CreatePartitions": 3, "DeleteTopics": 5}
-"""The versions from which an API knows THROTTLING_QUOTA_EXCEEDED; what does not come by these APIs always does."""
+"""The first versions with THROTTLING_QUOTA_EXCEEDED. Other APIs, such as HTTP, always have it."""
 WAIT_MS_MAX: Final = 2**31 - 1
-"""The longest wait: what `throttle_time_ms` can say, 24 days."""
+"""The longest `throttle_time_ms`, 24 days."""
 IDLE_S_MAX: Final = 3600.0
-"""Buckets that nobody used for so long are forgotten, as in Kafka; they come back full."""
+"""Unused buckets are dropped after this time, as in Kafka, and full when used again."""
 BUCKETS_MAX: Final = 10_000
-"""Beyond it those are forgotten that nobody used for the longest: who makes up client ids has full ones anyway."""
+"""Above this number the least recently used buckets are dropped; invented client ids have full buckets anyway."""
 
 Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
-"""The quotas of the cluster, by entity: keys and values."""
+"""Quota keys and values by entity."""
 
 
 class _Bucket(msgspec.Struct):
-    """Tokens as of a time, and when it is to be forgotten: once it is full, or nobody used it for long."""
+    """Tokens at a time, and when the bucket may be dropped: once it is full, or was unused for long."""
 
     tokens: float
     at_s: float
@@ -55,18 +51,18 @@ def _loop_s() -> float:
 
 
 class MutationQuotas:
-    """The buckets of all who have a quota. `windows_s` is how many seconds of refill a bucket holds, `clock_s` only
-    goes forward."""
+    """The buckets of all users and clients. `windows_s` is the size of a bucket in seconds of refill; `clock_s` is
+    monotonic."""
 
     def __init__(self, windows_s: float = 11.0, clock_s: Callable[[], float] = _loop_s) -> None:
         self._windows_s = windows_s
         self._clock_s = clock_s
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
-        """In the order in which they were used last."""
+        """In order of last use."""
 
     def charge(self, quotas: Quotas, command: TopicCommand, mutations: int) -> tuple[int, bool]:
-        """Take tokens for so many partitions: for how many ms the bucket is exhausted (0: it is not), and whether the
-        command is refused by it, in which case nothing was taken."""
+        """Takes tokens for `mutations` partitions. Returns the throttle time in ms, or 0, and whether the command is
+        refused; then nothing is taken."""
         found = quota_of(quotas, _user(command.principal), command.client_id or "")
         if found is None or mutations <= 0:
             return 0, False
@@ -91,7 +87,7 @@ class MutationQuotas:
         return bucket
 
     def _forget(self, now_s: float) -> None:
-        """Make room, from those used the longest ago up to one that is to be kept."""
+        """Drops expired and surplus buckets, the least recently used first."""
         while self._buckets:
             owner, bucket = next(iter(self._buckets.items()))
             if bucket.forgotten_s > now_s and len(self._buckets) < BUCKETS_MAX:
@@ -100,11 +96,10 @@ class MutationQuotas:
 
 
 def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[str, str]] | None:
-    """The mutation rate that holds for a user with a client id, and the user and client id that share its bucket.
+    """Returns the effective mutation rate, and the user and client id that share its bucket; None without a quota.
 
-    The most specific entity counts, in Kafka's order; the empty string stands for "whoever". None without a quota. What
-    Kafka let through before it looked at rates may be in a metadata log that was taken over: a rate that is no number,
-    or infinite, is no limit, and nothing refills at one below zero.
+    The most specific entity counts, in Kafka's order; an empty user or client id means any. A metadata log of Kafka may
+    have rates that it accepted before validating them: NaN or infinite rates mean no limit, negative ones never refill.
     """
     for entity, owner in (
         (((CLIENT_ID, client_id), (USER, user)), (user, client_id)),

@@ -1,23 +1,21 @@
 """Keeps refused requests from filling the log.
 
-What the authorizer refuses, and auto-creations that are refused (their clients send them again and again), are recorded
-at once and in full the first time. Further ones like it within an interval are counted, and recorded together as one
-`AsksRefused` when the interval is over. Alike are refusals of the same principal, API, resource and rule. How many
-kinds one principal can have recorded in an interval is bounded too: what is beyond goes to a common count, whose
-resource is `(others)`.
+Similar refusals have the same principal, API, resource and rule. Refusals by the authorizer, and refused automatic
+creations (which clients retry endlessly), are recorded in full the first time. Further similar refusals within an
+interval are counted, and recorded as one `RequestsRefused` at its end. The number of different refusals of a principal
+is limited too; the rest are counted together, with the resource `(others)`.
 
-Refusals by rules, policies and quotas are each recorded in full, because whoever sent them may look them up, until one
-principal has had so many through one API in an interval that it must be a program gone wild; from then on they are
-counted in the same way.
+Refusals by rules, policies and quotas are recorded in full, because the requester may look them up. If a principal has
+very many of them through one API in an interval, the rest are counted as well.
 
-What is kept of a refusal is short (`controller.machine.keeping`), and all of one principal through one API in an
-interval takes at most `RECORDED_BYTES_MAX`: the rest is counted. So a principal that may do nothing adds to the log
-some hundred events an interval for each API, and at most so many bytes, whatever it sends.
+Recorded refusals are truncated (`controller.machine.truncation`). Those of one principal through one API in an interval
+take at most `RECORDED_BYTES_MAX`; the rest are counted. So a principal without permissions adds a few hundred events
+for each API and interval, and a limited number of bytes.
 
-Who was not allowed a request counts as refused by the authorizer, also where another rule has the first word: Kafka
-answers a name that stands twice in a request before it looks at permissions.
+A denied request counts as refused by the authorizer even if another rule answers it: Kafka checks duplicate names
+before permissions.
 
-What it does not do: keep counts over a crash, or slow anybody down.
+Counts are lost in a crash. Requests are not slowed down here.
 """
 
 from __future__ import annotations
@@ -35,19 +33,19 @@ from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AUTO_CREATION, TopicCommand
 from controller.machine.decision import Decision
 from controller.machine.errors import Rejection
-from controller.machine.keeping import cut
-from events.access import AsksRefused
+from controller.machine.truncation import cut
+from events.access import RequestsRefused
 from events.names import RequestId
 
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
 KINDS_MAX: Final = 50
-"""Kinds of refusals of one principal through one API that are told apart in an interval."""
+"""Different refusals of one principal through one API in an interval."""
 RECORDED_MAX: Final = 1000
-"""Refusals by rules, policies and quotas of one principal through one API that are recorded in full in an interval."""
+"""Refusals by rules, policies and quotas of one principal through one API that an interval records in full."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
-"""Kinds of refusals of everybody, past which principals are not told apart either."""
+"""Different refusals of all principals; above it even principals are counted together."""
 RECORDED_BYTES_MAX: Final = 1 << 20
-"""Bytes of the events of refusals of one principal through one API that are recorded in full in an interval."""
+"""Bytes of events for refusals of one principal through one API that an interval records in full."""
 OTHERS: Final = "(others)"
 EVENTS_PER_COMMAND_MAX: Final = 500  # one command must not hold up the loop
 AUTHORIZER: Final = "authorizer"
@@ -58,8 +56,8 @@ _Group = tuple[str, str]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _Kind(msgspec.Struct, frozen=True):
-    """What makes refusals alike."""
+class _RefusalKey(msgspec.Struct, frozen=True):
+    """Refusals with the same key are similar."""
 
     principal: str
     api: str
@@ -70,7 +68,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 class _Count(msgspec.Struct):
-    """Refusals of a kind that are not recorded yet; who and since when is of the first of them."""
+    """Similar refusals that are not recorded yet. The other fields are those of the first one."""
 
     count: int = 0
     since_ms: int = 0
@@ -79,40 +77,39 @@ class _Count(msgspec.Struct):
 
 
 class Stamps(Protocol):
-    """The time and the ids to stamp on commands."""
+    """The time and ids for commands."""
 
     def now_ms(self) -> int: ...
     def new_request_id(self, origin: str = "") -> RequestId: ...
 
 
 class RefusalRecords:
-    """Records refusals by commands, which `observe` puts: the first of a kind as it comes, the others after an
-    interval."""
+    """Records refusals with internal commands: the first of its kind immediately, similar ones after the interval."""
 
-    def __init__(self, stamps: Stamps, observe: Callable[[RecordRefusals], None]) -> None:
+    def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
-        self._observe = observe
+        self._submit_internal = submit_internal
         self._counts = RefusalCounts(stamps.now_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
-        """Whether the events of a refused command are to be recorded; if not, it is counted."""
+        """Returns whether to record the events of a refused command; otherwise it is counted."""
         is_recorded = self._counts.is_recorded(command, decision)
         self._schedule()
         return is_recorded
 
-    def note_denial(
+    def record_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
     ) -> None:
-        """Somebody was denied what leads to no command, or sent one that failed."""
-        first = self._counts.is_first_look(requester, operation, resource, code, rule)
+        """Records the refusal of a request that leads to no command."""
+        first = self._counts.count_denial(requester, operation, resource, code, rule)
         if first is not None:
             self._record((first,))
         self._schedule()
 
     def stop(self) -> None:
-        """Record what was counted, for the last time."""
+        """Records all counts and stops."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -133,33 +130,33 @@ class RefusalRecords:
         for start in range(0, len(counted), EVENTS_PER_COMMAND_MAX):
             self._record(counted[start : start + EVENTS_PER_COMMAND_MAX])
 
-    def _record(self, refusals: tuple[AsksRefused, ...]) -> None:
+    def _record(self, refusals: tuple[RequestsRefused, ...]) -> None:
         request_id = self._stamps.new_request_id("refusals")
-        self._observe(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
+        self._submit_internal(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
 
 
 class RefusalCounts:
-    """Counts refusals: says of each whether it is to be recorded in full, and gives what was counted."""
+    """Counts refusals, and tells which to record in full."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._kinds: dict[_Kind, _Count] = {}
+        self._kinds: dict[_RefusalKey, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
         self._recorded: Counter[_Group] = Counter()
         self._bytes: Counter[_Group] = Counter()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to remember."""
+        """True if nothing is counted."""
         return not (self._kinds or self._recorded or self._bytes)
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
-        """Whether the events of a refused command are to be recorded; if not, it is counted."""
+        """Returns whether to record the events of a refused command; otherwise it is counted."""
         rejection = decision.refusal
         assert rejection is not None, "only refusals are counted"
         operation = _operation(command, rejection)
         resource = f"Topic:{command.topic}"
-        kind = _kind(command, operation, resource, rejection.rule, int(rejection.code))
+        kind = _refusal_key(command, operation, resource, rejection.rule, int(rejection.code))
         group, size = _group(kind), len(_encode(decision.events))
         if not decision.events or self._bytes[group] + size > RECORDED_BYTES_MAX:
             self._count(kind, command.client_id, "")
@@ -175,18 +172,17 @@ class RefusalCounts:
         self._bytes[group] += size if is_recorded else 0
         return is_recorded
 
-    def is_first_look(
+    def count_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
-    ) -> AsksRefused | None:
-        """What to record at once of a look, or another request without a record of its own, that was denied; None if
-        it is counted."""
-        kind = _kind(requester, operation, resource, rule, code)
+    ) -> RequestsRefused | None:
+        """Returns the event to record for a refusal without a command, or None if it is counted."""
+        kind = _refusal_key(requester, operation, resource, rule, code)
         if not self._is_first(kind, requester.client_id, requester.host):
             return None
-        return _event(kind, _Count(1, self._clock_ms(), _cut(requester.client_id), cut(requester.host)))
+        return _event(kind, _Count(1, self._clock_ms(), _truncated(requester.client_id), cut(requester.host)))
 
-    def take(self) -> tuple[AsksRefused, ...]:
-        """What was counted since the last time. Kinds of which there were none are forgotten: their next is a first."""
+    def take(self) -> tuple[RequestsRefused, ...]:
+        """Returns the counts of the interval. Keys without any are dropped."""
         counted = {kind: count for kind, count in self._kinds.items() if count.count}
         self._kinds = {kind: _Count() for kind in counted}
         self._distinct = Counter(_group(kind) for kind in counted)
@@ -194,7 +190,7 @@ class RefusalCounts:
         self._bytes.clear()
         return tuple(_event(kind, count) for kind, count in counted.items())
 
-    def _is_first(self, kind: _Kind, client_id: str | None, host: str) -> bool:
+    def _is_first(self, kind: _RefusalKey, client_id: str | None, host: str) -> bool:
         if kind in self._kinds or not self._has_room(kind):
             self._count(kind, client_id, host)
             return False
@@ -202,33 +198,33 @@ class RefusalCounts:
         self._distinct[_group(kind)] += 1
         return True
 
-    def _count(self, kind: _Kind, client_id: str | None, host: str) -> None:
-        """One more of a kind; of a common one where there are too many kinds."""
+    def _count(self, kind: _RefusalKey, client_id: str | None, host: str) -> None:
+        """Counts a refusal, under a common key if there are too many keys."""
         if kind not in self._kinds:
             kind = kind if self._has_room(kind) else self._common(kind)
             self._distinct[_group(kind)] += kind not in self._kinds
         count = self._kinds.setdefault(kind, _Count())
         if not count.count:
-            count.since_ms, count.client_id, count.host = self._clock_ms(), _cut(client_id), cut(host)
+            count.since_ms, count.client_id, count.host = self._clock_ms(), _truncated(client_id), cut(host)
         count.count += 1
 
-    def _has_room(self, kind: _Kind) -> bool:
+    def _has_room(self, kind: _RefusalKey) -> bool:
         return len(self._kinds) < KINDS_ALTOGETHER_MAX and self._distinct[_group(kind)] < KINDS_MAX
 
-    def _common(self, kind: _Kind) -> _Kind:
+    def _common(self, kind: _RefusalKey) -> _RefusalKey:
         principal = OTHERS if len(self._kinds) >= KINDS_ALTOGETHER_MAX else kind.principal
-        return _Kind(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
+        return _RefusalKey(principal, kind.api, kind.operation, OTHERS, kind.rule, kind.error_code)
 
 
-def _kind(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _Kind:
-    return _Kind(cut(by.principal), by.api, operation, cut(resource), rule, code)
+def _refusal_key(by: TopicCommand | Requester, operation: str, resource: str, rule: str, code: int) -> _RefusalKey:
+    return _RefusalKey(cut(by.principal), by.api, operation, cut(resource), rule, code)
 
 
-def _cut(client_id: str | None) -> str | None:
+def _truncated(client_id: str | None) -> str | None:
     return None if client_id is None else cut(client_id)
 
 
-def _group(kind: _Kind) -> _Group:
+def _group(kind: _RefusalKey) -> _Group:
     return kind.principal, kind.api
 
 
@@ -243,7 +239,7 @@ _OPERATIONS: Final = {
 
 
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
-    """What the requester may not do: for `HTTP`, which has several, the kind of command says it."""
+    """The denied operation. `HTTP` has several, so its command decides."""
     if rejection.rule != AUTHORIZER and not command.denied:
         return ""
     return _OPERATIONS.get(command.api) or {"CreateTopic": "Create", "DeleteTopic": "Delete"}.get(
@@ -251,5 +247,5 @@ def _operation(command: TopicCommand, rejection: Rejection) -> str:
     )
 
 
-def _event(kind: _Kind, count: _Count) -> AsksRefused:
-    return AsksRefused(**asdict(kind), **asdict(count))
+def _event(kind: _RefusalKey, count: _Count) -> RequestsRefused:
+    return RequestsRefused(**asdict(kind), **asdict(count))

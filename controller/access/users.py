@@ -1,26 +1,171 @@
-"""Who can log in: the SCRAM credentials of the log, and the users of a file.
+"""Authenticates users: the SCRAM credentials of the log, and the users of a file.
 
-Checking a password is slow on purpose, so it is done in threads of its own, few at a time, for each address in turn: a
-storm of logins costs those who are behind it, and nobody else. A password that was right is not checked again.
+Hashing a password is slow, so it runs in a few threads, and client addresses take turns: a flood of logins only delays
+logins from the same network. Correct passwords are cached.
 
-Constraint: nobody learns who is there. For every name the same work is done, where there is nothing to compare with on
-what is made up: one password of the file if it has any, one of each SCRAM mechanism.
+Constraint: responses must not reveal which users exist. Every login does the same work, with a fake credential if there
+is no real one: one password hash if the file has any, and one for each SCRAM mechanism. Kafka instead ends a SCRAM
+login of an unknown user at its first message.
+
+Clients see salts and iterations of SCRAM, so fake ones must look real. They are derived from a secret in the log
+(`LoginSecretDrawn`), so a name has the same ones at all gateways and forever. They have the form of real ones: Kafka's
+tools make salts of 130 random bits in base 36, librdkafka of 64 bytes, `topicwright users --data` of 32, and iterations
+vary. Each form gets the same share of unknown names as of real users. Rendezvous hashing keeps most fake credentials
+unchanged when users come or go.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import hmac
+import math
 import os
-from collections.abc import Callable, Sequence
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from ipaddress import AddressValueError, IPv6Network
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from controller.access.fair_threads import FairThreads, party_of
-from controller.access.made_up import MadeUp
 from controller.access.users_file import FileUsers, hash_token, matches, read_users
-from controller.kafka.sasl.scram import DIGESTS, keys_of, salted_password
+from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, keys_of, salted_password
+from controller.kafka.session import normal_host
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
+
+_Form = tuple[int, int]
+"""Iterations, and bytes of the salt; 0 for a salt of Kafka's own tools."""
+_KAFKA_TOOLS: Final = 0
+_KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
+_KAFKA_SALT_BITS: Final = 130  # ScramFormatter.secureRandomString
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+Credentials = Mapping[tuple[str, str], ScramCredential]
+
+
+class FakeCredentials:
+    """Derives fake credentials. Caches the forms until the credentials change."""
+
+    def __init__(self) -> None:
+        self._known: Credentials = {}
+        self._forms: dict[str, Counter[_Form]] = {}
+
+    def credential(self, secret: bytes, known: Credentials, user: str, mechanism: str) -> ScramCredential:
+        """Returns the credential of a user that is not in `known`."""
+        if known is not self._known:
+            self._known, self._forms = known, _forms(known)
+        forms = self._forms.get(mechanism) or {(ITERATIONS, _KAFKA_TOOLS): 1}
+        iterations, length = max(
+            forms, key=lambda form: forms[form] / -math.log(_uniform(secret, user, mechanism, *map(str, form)))
+        )
+        words = (user, mechanism, str(iterations), str(length))
+        salt = _derived(secret, length, *words) if length else _kafka_salt(_derived(secret, 17, *words))
+        keys = bytes(hashlib.new(DIGESTS[mechanism]).digest_size)  # no password is known whose hash is all zeros
+        return ScramCredential(iterations, salt, keys, keys)
+
+
+def _forms(known: Credentials) -> dict[str, Counter[_Form]]:
+    forms: dict[str, Counter[_Form]] = {}
+    for (_, mechanism), each in known.items():
+        length = _KAFKA_TOOLS if _KAFKA_SALT.fullmatch(each.salt) else len(each.salt)
+        forms.setdefault(mechanism, Counter())[each.iterations, length] += 1
+    return forms
+
+
+def _derived(secret: bytes, length: int, *words: str) -> bytes:
+    """Returns pseudorandom bytes that depend on the secret and the words."""
+    return hashlib.shake_256(secret + "\0".join(words).encode()).digest(length)
+
+
+def _uniform(secret: bytes, *words: str) -> float:
+    """Returns a pseudorandom number between 0 and 1, both excluded."""
+    return (int.from_bytes(_derived(secret, 6, "form", *words), "big") + 1) / (2**48 + 2)
+
+
+def _kafka_salt(drawn: bytes) -> bytes:
+    number, digits = int.from_bytes(drawn, "big") % 2**_KAFKA_SALT_BITS, ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return digits.encode()
+
+
+T = TypeVar("T")
+NICENESS: Final = 10
+
+
+class FairThreadPool:
+    """A thread pool for one event loop that serves networks in turn: a network waits for running work, and at most one
+    piece of work of each other network. Work is not started if its requester has gone."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_lower_priority)
+        self._free = threads
+        self._closed = False
+        self._waiting: dict[str, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
+        """By network, in the order of their turns; the oldest work first."""
+
+    async def run(self, network: str, work: Callable[[], T]) -> T:
+        """Runs `work` in a thread. Returns or raises its result."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(network, {})[outcome] = work
+        self._begin()
+        try:
+            return await outcome
+        finally:
+            queue = self._waiting.get(network, {})
+            queue.pop(outcome, None)
+            if not queue:
+                self._waiting.pop(network, None)
+
+    def close(self) -> None:
+        """Stops the threads and starts no more work."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        while self._free > 0 and self._waiting and not self._closed:
+            network = next(iter(self._waiting))
+            queue = self._waiting.pop(network)
+            outcome = next(iter(queue))
+            work = queue.pop(outcome)
+            if queue:
+                self._waiting[network] = queue
+            if not outcome.done():
+                self._free -= 1
+                running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+                running.add_done_callback(partial(self._ended, outcome))
+
+    def _ended(self, outcome: asyncio.Future[Any], running: asyncio.Future[Any]) -> None:
+        self._free += 1
+        if running.cancelled():
+            outcome.cancel()
+        elif (error := running.exception()) is None and not outcome.done():
+            outcome.set_result(running.result())
+        elif error is not None and not outcome.done():
+            outcome.set_exception(error)
+        self._begin()
+
+
+def _lower_priority() -> None:
+    """Prefers the event loop if there are fewer cores than threads. Only Linux has niceness per thread; new threads
+    inherit it."""
+    if sys.platform == "linux":
+        os.nice(NICENESS)
+
+
+def network_of(address: str) -> str:
+    """Returns the address, or for IPv6 its /64 network, because one host has all addresses of that."""
+    host = normal_host(address)
+    try:
+        return str(IPv6Network((host, 64), strict=False))
+    except AddressValueError:
+        return host
+
 
 THREADS: Final = 2  # hashing passwords must leave cores to the rest
 SALT_BYTES: Final = 32
@@ -29,50 +174,50 @@ REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 
 
 class Users:
-    """Implements `controller.kafka.sasl.conversation.Users`. Made with its file read: raises UsersFileError."""
+    """Implements `controller.kafka.sasl.conversation.Users`. Raises UsersFileError if the file is invalid."""
 
     def __init__(self, cluster: Callable[[], Cluster], file: Path | None = None) -> None:
-        """`cluster` gives what is durable."""
+        """`cluster` returns the durable state."""
         self._cluster = cluster
         self._path = file
         self._file = FileUsers({}, {}) if file is None else read_users(file)
-        self._threads = FairThreads(THREADS, "password")
-        self._made_up = MadeUp()
+        self._threads = FairThreadPool(THREADS, "password")
+        self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
         """Hides what is remembered, and makes up credentials until the log has a secret for that."""
         self._remembered: dict[bytes, object] = {}
 
     def reload(self) -> None:
-        """Read the file again. Raises UsersFileError, and then nothing changes."""
+        """Reads the file again. Raises UsersFileError without any change."""
         if self._path is not None:
             self._file = read_users(self._path)
             self._remembered.clear()
 
     def close(self) -> None:
-        """Let the threads end."""
         self._threads.close()
 
     def scram(self, user: str, mechanism: str) -> ScramCredential:
-        """The credential of a user; for one that is not there one that no password fits, with the same salt and
-        iterations each time."""
+        """Returns the credential of a user. An unknown user always has the same fake one, which no password matches."""
         cluster = self._cluster()
-        made_up = self._made_up.credential(cluster.login_secret or self._key, cluster.scram, user, mechanism)
-        return cluster.scram.get((user, mechanism), made_up)
+        fake_credential = self._fake_credentials.credential(
+            cluster.login_secret or self._key, cluster.scram, user, mechanism
+        )
+        return cluster.scram.get((user, mechanism), fake_credential)
 
     def owner_of(self, token: str) -> str | None:
-        """The user that a token belongs to."""
+        """Returns the user of a token, or None."""
         return self._file.tokens.get(hash_token(token))
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """Whether this is the password that the file has for a user; `address` is that of the client."""
+        """True if the file has this password for the user. `address` is the client's."""
         return await self._is_password(user, password, address, ())
 
     async def knows(self, user: str, password: str, address: str) -> bool:
-        """Whether this is a password of a user, of the file or for SCRAM."""
+        """True if this is a password of the user, in the file or for SCRAM."""
         return await self._is_password(user, password, address, tuple(DIGESTS))
 
     async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
-        """Each right password is looked at once, and then remembered for as long as it is in force."""
+        """Caches each correct password until the credentials change."""
         known, hashed = self._cluster().scram, self._file.passwords.get(user)
         standing = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
         key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")
@@ -83,10 +228,10 @@ class Users:
 
         def fits() -> bool:
             of_file = compared is not None and matches(compared, password) and hashed is not None
-            proven = [_proves(mechanism, credential, password) for mechanism, credential in shown.items()]
+            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in shown.items()]
             return of_file or any(proven)
 
-        is_right = await self._threads.run(party_of(address), fits)
+        is_right = await self._threads.run(network_of(address), fits)
         if is_right:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
@@ -94,16 +239,16 @@ class Users:
         return is_right
 
     def _hash_for(self, user: str) -> str | None:
-        """The hash to compare a user's password with: somebody else's for one who has none, always the same, so that it
-        takes as long. None where nobody has one."""
+        """Returns the password hash to compare with. For a user without one it is somebody else's, always the same, so
+        that the check takes as long. None if there are no password hashes."""
         passwords = self._file.passwords
         drawn = int.from_bytes(hmac.digest(self._key, user.encode(), "sha256"), "big")
         return passwords.get(user) or (list(passwords.values())[drawn % len(passwords)] if passwords else None)
 
 
-def _proves(mechanism: str, credential: ScramCredential, password: str) -> bool:
-    """Whether a password is that of a credential; not of one with more iterations than Kafka allows, which only a
-    cluster that was taken over can have: they would hold a thread for as long as they like."""
+def _scram_matches(mechanism: str, credential: ScramCredential, password: str) -> bool:
+    """True if the password matches. Credentials with more iterations than Kafka allows, which an imported metadata log
+    may have, never match, because they would block a thread."""
     if credential.iterations > ITERATIONS_MAX:
         return False
     salted = salted_password(mechanism, password, credential.salt, credential.iterations)

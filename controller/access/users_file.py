@@ -1,10 +1,11 @@
-"""The file of users (`users.file`): hashed passwords for PLAIN and for HTTP, hashed tokens for HTTP.
+"""The users file (`users.file`): hashed passwords for PLAIN and HTTP, hashed tokens for HTTP.
 
-One line a credential, `NAME:$argon2id$…` for a password and `NAME:token:sha256:HEX` for a token; empty lines and those
-that begin with `#` are nothing. A name ends at the first colon, so none has one. `topicwright users` writes it.
+One credential per line: `NAME:$argon2id$…` for a password, `NAME:token:sha256:HEX` for a token. Empty lines and lines
+that begin with `#` are ignored. A name ends at the first colon, so names contain none. `topicwright users` writes the
+file.
 
-Passwords are hashed by argon2id (RFC 9106), which costs time and memory on purpose. Tokens are 32 random bytes, which
-nobody guesses, so SHA-256 is enough and quick.
+Passwords are hashed by argon2id (RFC 9106), which is slow and takes memory on purpose. Tokens are 32 random bytes that
+cannot be guessed, so SHA-256 is enough.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _hasher: Final = PasswordHasher()
 
 
 class UsersFileError(Exception):
-    """A file of users that cannot be read or written; the message names the file, the line and what is allowed."""
+    """The users file cannot be read or written; the message names the file, the line and what is allowed."""
 
 
 class FileUsers(msgspec.Struct, frozen=True):
-    """The users of a file: password hashes by name, names by the hash of a token. Secrets: never shown."""
+    """Password hashes by user, and users by token hash. Secrets, so they are never shown."""
 
     passwords: dict[str, str]
     tokens: dict[str, str]
@@ -45,7 +46,7 @@ class FileUsers(msgspec.Struct, frozen=True):
 
 
 def read_users(path: Path) -> FileUsers:
-    """The users of a file. Raises UsersFileError."""
+    """Reads the file. Raises UsersFileError."""
     users = FileUsers({}, {})
     for number, line in enumerate(_lines(path), start=1):
         text = line.strip()
@@ -85,16 +86,17 @@ def _is_argon2(text: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """A user's name as it is. Raises UsersFileError for one that the file cannot hold."""
+    """Returns the name. Raises UsersFileError if the file cannot hold it."""
     if not _NAME.fullmatch(name) or name.startswith("#"):
         raise UsersFileError(
-            f"the user name {name!r} is not allowed: no colon, no blanks around it, no line breaks, no # first"
+            f"the user name {name!r} is not allowed: it must not contain a colon or a line break, begin with #, or "
+            "begin or end with a blank"
         )
     return name
 
 
 def matches(hashed: str, password: str) -> bool:
-    """Whether this is the password. Takes tens of ms and 64 MiB: not for the event loop."""
+    """True if the password matches. Takes tens of ms and 64 MiB, so not for the event loop."""
     try:
         return _hasher.verify(hashed, password)
     except (VerificationError, InvalidHashError):
@@ -102,29 +104,28 @@ def matches(hashed: str, password: str) -> bool:
 
 
 def hash_password(password: str) -> str:
-    """A password as the file keeps it. Takes tens of ms."""
+    """Hashes a password for the file. Takes tens of ms."""
     return _hasher.hash(password)
 
 
 def hash_token(token: str) -> str:
-    """A token as the file keeps it."""
+    """Hashes a token for the file."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def new_token() -> str:
-    """A new token."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def set_password(path: Path, name: str, password: str) -> bool:
-    """Keep a user's password, in place of the one before; whether there was one. Raises UsersFileError."""
+    """Sets the password of a user. Returns whether there was one before. Raises UsersFileError."""
     users = _existing(path)
     _rewrite(path, _without(path, name, tokens=False), f"{check_name(name)}:{hash_password(password)}")
     return name in users.passwords
 
 
 def add_token(path: Path, name: str) -> str:
-    """Give a user a new token, which is shown once and never again. Raises UsersFileError."""
+    """Adds a new token for a user and returns it. Raises UsersFileError."""
     _existing(path)
     token = new_token()
     _rewrite(path, _without(path, None), f"{check_name(name)}:token:sha256:{hash_token(token)}")
@@ -132,7 +133,7 @@ def add_token(path: Path, name: str) -> str:
 
 
 def remove_user(path: Path, name: str) -> bool:
-    """Forget a user's password and tokens; whether there were any. Raises UsersFileError."""
+    """Removes the password and tokens of a user. Returns whether there were any. Raises UsersFileError."""
     users = read_users(path)
     _rewrite(path, _without(path, name))
     return name in users.passwords or name in users.tokens.values()
@@ -143,7 +144,7 @@ def _existing(path: Path) -> FileUsers:
 
 
 def _without(path: Path, name: str | None, tokens: bool = True) -> Iterable[str]:
-    """The lines of a file but for a user's password and, if wanted, tokens."""
+    """Returns the lines of the file without the password of a user, and by default without the tokens."""
     for line in _lines(path) if path.exists() else ():
         owner, _, credential = line.strip().partition(":")
         if owner != name or (not tokens and credential.startswith("token:")):
@@ -151,7 +152,7 @@ def _without(path: Path, name: str | None, tokens: bool = True) -> Iterable[str]
 
 
 def _rewrite(path: Path, lines: Iterable[str], last: str = "") -> None:
-    """Put lines in place of a file in one step, for its owner's eyes only."""
+    """Replaces the file atomically, readable only by its owner."""
     text = "".join(f"{line}\n" for line in (*lines, last) if line)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

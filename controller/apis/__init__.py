@@ -1,1 +1,31 @@
-"""One Kafka API a file: requests to commands or reads, answers to responses."""
+"""Kafka APIs: requests to commands or reads, answers to responses."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import RequestContext
+from events.names import RequestId
+
+
+class Origin(TypedDict):
+    """The fields of a command that say where it comes from. Commands of one request share them."""
+
+    request_id: RequestId
+    at_ms: int
+    principal: str
+    client_id: str
+    host: str
+
+
+def origin_of(api: ControllerApi, context: RequestContext, prefix: str = "") -> Origin:
+    """The origin of commands for a request; its request id is new."""
+    controller = api.controller
+    return {
+        "request_id": controller.new_request_id(prefix),
+        "at_ms": controller.now_ms(),
+        "principal": context.principal,
+        "client_id": context.client_id,
+        "host": context.host,
+    }

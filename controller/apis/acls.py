@@ -8,29 +8,26 @@ from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import in_turns
+from controller.apis import origin_of
+from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages.create_acls import (
+from controller.kafka.messages.access import (
     AclCreationResult,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from controller.kafka.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
-)
-from controller.kafka.messages.describe_acls import (
-    AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
-from controller.machine.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
@@ -38,15 +35,15 @@ from events.access import Acl
 
 DISABLED: Final = Detail(int(ErrorCode.SECURITY_DISABLED), "No Authorizer is configured.")
 DENIED: Final = Detail(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "Cluster authorization failed.")
-PATTERNS_PER_TURN: Final = 500
-"""Of a long answer, before others have their turn."""
+PATTERNS_PER_SLICE: Final = 500
+"""Patterns of a long response that are encoded at once."""
 
 
 async def create_acls(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Let entries hold. Raises Disconnect for codes that Kafka does not have, as it cannot read such a request."""
+    """Add ACLs. Raises Disconnect for unknown codes, as Kafka cannot parse such a request."""
     for one in request.creations:
-        _refuse_unknown(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-    wrong = _turned_away(api, context, "Alter")
+        _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
+    wrong = _denial(api, context, "Alter")
     details = [wrong] * len(request.creations) if wrong else await _create(api, context, request)
     return CreateAclsResponse(
         results=tuple(AclCreationResult(error_code=each.code, error_message=each.message or None) for each in details)
@@ -54,7 +51,6 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
 
 
 async def _create(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
-    controller = api.controller
     acls = tuple(
         Acl(
             one.resource_type,
@@ -68,11 +64,7 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
         for one in request.creations
     )
     command = CreateAcls(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         acls=acls,
     )
     return details_of(await api.submit_cluster(command), len(acls))
@@ -81,13 +73,13 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
 async def describe_acls(
     api: ControllerApi, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    """The entries that a filter finds. Raises Disconnect for codes that Kafka does not have."""
-    wanted = _filter(request)
-    wrong = _turned_away(api, context, "Describe")
+    """The ACLs that match a filter. Raises Disconnect for unknown codes."""
+    requested = _filter(request)
+    wrong = _denial(api, context, "Describe")
     if wrong is not None:
         return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
-    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(wanted), key=pattern_of)]
-    resources = await in_turns(api, context, found, PATTERNS_PER_TURN, partial(starmap, _resource))
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
+    resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
     return DescribeAclsResponse(resources=resources)
 
 
@@ -99,53 +91,49 @@ def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
 
 
 async def delete_acls(api: ControllerApi, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Let the entries that filters find hold no more. Raises Disconnect for codes that Kafka does not have."""
+    """Remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
-    wrong = _turned_away(api, context, "Alter")
+    wrong = _denial(api, context, "Alter")
     details = [wrong] * len(filters) if wrong else await _delete(api, context, filters)
     return DeleteAclsResponse(filter_results=tuple(_filter_result(each) for each in details))
 
 
 async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
-    controller = api.controller
     command = DeleteAcls(
-        request_id=controller.new_request_id(),
-        at_ms=controller.now_ms(),
-        principal=context.principal,
-        client_id=context.client_id,
-        host=context.host,
+        **origin_of(api, context),
         filters=filters,
     )
     return details_of(await api.submit_cluster(command), len(filters))
 
 
 def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
-    """A detail for each part of a command, also where all of it failed."""
+    """One detail for each part of a command, also if the whole command failed."""
     return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
 
-def _turned_away(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
-    """Why somebody may not request this at all; None if they may."""
+def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
     if not api.grants(context, operation):
         return DENIED
     return None if api.has_authorizer else DISABLED
 
 
-def _filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    _refuse_unknown(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+def _filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    _check_codes(
+        requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
+    )
     return AclFilter(
-        wanted.resource_type_filter,
-        wanted.pattern_type_filter,
-        wanted.resource_name_filter,
-        wanted.principal_filter,
-        wanted.host_filter,
-        wanted.operation,
-        wanted.permission_type,
+        requested.resource_type_filter,
+        requested.pattern_type_filter,
+        requested.resource_name_filter,
+        requested.principal_filter,
+        requested.host_filter,
+        requested.operation,
+        requested.permission_type,
     )
 
 
-def _refuse_unknown(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
-    """Raise Disconnect for codes that stand for nothing, "any" among them being one that does."""
+def _check_codes(resource_type: int, pattern_type: int, operation: int, permission: int) -> None:
+    """Raises Disconnect for unknown codes."""
     for what, code, most in (
         ("resource type", resource_type, USER),
         ("pattern type", pattern_type, PREFIXED),

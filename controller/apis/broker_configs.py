@@ -1,12 +1,12 @@
-"""The configs of brokers (KIP-226): what DescribeConfigs shows of them, and which changes a broker takes.
+"""The configs of brokers (KIP-226): DescribeConfigs of them, and validation of their changes.
 
 A value comes from the broker's own dynamic configs, else from those of all brokers, else from the settings, else it is
 the default. The settings are this controller's own, under Kafka's keys, for simulated brokers have no others.
 
-In Kafka the broker that a request comes through checks the values, and then has its controller decide. Here that check
-is `refused_change`; real brokers have made it themselves before they come to us.
+In Kafka the broker that receives a request checks the values and forwards it to the controller. For simulated brokers
+`refused_change` does that check; Kafka brokers have made it before they forward a request.
 
-What it does not do: it checks what a value says of other values only where topics depend on it.
+Non-goal: dependencies between values are checked only if topics depend on them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from functools import lru_cache
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
-from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult
-from controller.machine.configs.changes import OpType, check_steps
-from controller.machine.configs.resource_configs import LISTS, altered
+from controller.kafka.messages.configs import DescribeConfigsResourceResult
+from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
 from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import BROKERS, Cluster
-from controller.settings.server_table import BY_KEY
+from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
 
 _RULE = "validation:broker-configs"
@@ -38,35 +37,34 @@ _SECURITY = frozenset(
         "key.password", "truststore.type", "truststore.location", "truststore.password", "truststore.certificates",
     )
 )  # fmt: skip
-"""What can be changed for one listener alone (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+"""Configs that can only be changed for a single listener (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""What can be changed for a listener of all brokers."""
+"""Configs that can be changed for a listener of all brokers."""
 _POOLS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
-"""Threads, of which a change may at most double or halve the number."""
+"""Thread pools, which a change may at most double or halve."""
 _FIXED = frozenset({"listeners", "listener.security.protocol.map"})
 _JAVA = frozenset({"principal.builder.class", "metric.reporters", "ssl.engine.factory.class"})
-_IN_WORDS = {
+_REQUIREMENTS = {
     "log.retention.ms": "must be unlimited (-1) or, greater than or equal to 1",
     "log.roll.ms": "must be greater than or equal to 1",
     "log.roll.jitter.ms": "must be equal or greater than 0",
 }
-"""How Kafka says what is allowed of values that it does not check where it reads them."""
+"""Kafka's messages for values that it validates after parsing."""
 
 _ID = re.compile(r"0|-?[1-9][0-9]{0,9}")
 
 Layer = tuple[ConfigSource, Mapping[str, str]]
 
 
-# --- showing
+# --- describe
 
 
 def described_brokers(
     api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
 ) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
-    """The configs of the broker of this id, or, without a name, the dynamic ones of all; or why there are none.
+    """The configs of the broker of this id, or without a name the dynamic configs of all brokers.
 
-    `keys` None means all. The controller answers for every node that clients are shown; that of real brokers for
-    itself alone, as each of them does.
+    `keys` None means all. With simulated brokers the controller answers for every node; in KRaft mode only for itself.
     """
     cluster = api.cluster
     if not name:
@@ -84,8 +82,7 @@ def described_brokers(
 def described_loggers(
     api: ControllerApi, name: str, keys: frozenset[str] | None
 ) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
-    """The loggers of a node with their levels: one, since all log lines of this process have the level of `log.level`,
-    which a restart changes."""
+    """The loggers of a node with their levels. There is one: `log.level` is the level of the whole process."""
     if not name:
         return _invalid("Broker id must not be empty")
     broker_id = _broker_id(_nodes(api), name)
@@ -111,8 +108,8 @@ def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int |
     return broker_id
 
 
-def in_force_of_all(api: ControllerApi, name: str) -> ConfigEntry:
-    """One config as brokers have it that have none of their own."""
+def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
+    """One config of brokers without a dynamic config of their own."""
     layers: tuple[Layer, ...] = (
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(api.cluster.configs_of(BROKERS, ""))),
         (ConfigSource.STATIC_BROKER_CONFIG, api.static_configs),
@@ -122,14 +119,14 @@ def in_force_of_all(api: ControllerApi, name: str) -> ConfigEntry:
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
-    if has_real_brokers(api.cluster):
+    if has_kraft_brokers(api.cluster):
         return {api.node_id: Node(api.node_id, api.advertised.host, api.advertised.port)}
     return {node.node_id: node for node in api.nodes(include_fenced=True)}
 
 
 def _static(api: ControllerApi, node: Node) -> dict[str, str]:
-    """The settings that were given, as a node has them. Those that decide are as the log has them, which does not say
-    whether they were given: where others decide, all of them are taken for given."""
+    """The static configs of a node. Settings that affect decisions come from the log, which does not record whether
+    they were set: if another process decides, all of them count as set."""
     given = {key: text for key, text in api.static_configs.items() if key in BROKER_CONFIGS}
     for key, text in api.cluster.settings_pairs:
         is_own_default = api.decides_here and key in BY_KEY and BY_KEY[key].default == text
@@ -149,7 +146,7 @@ def _static(api: ControllerApi, node: Node) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def _of_all(dynamic: Configs) -> tuple[ConfigEntry, ...]:
-    """What all brokers have: texts as they were given, from nowhere else."""
+    """The dynamic configs of all brokers, unparsed."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(_entry(name, text, (ConfigSynonym(name, text, source),)) for name, text in dynamic)
 
@@ -174,11 +171,11 @@ _DEFAULTS = {name: row.default for name, row in BROKER_CONFIGS.items() if row.de
 def _in_force(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
     names = synonyms_of(name)
     chain = [ConfigSynonym(each, layer[each], source) for source, layer in layers for each in names if each in layer]
-    while chain and chain[0].name != name:  # as in Kafka: hours alone say nothing of milliseconds
+    while chain and chain[0].name != name:  # as in Kafka: hours alone do not set milliseconds
         del chain[0]
     group = (name,) if is_of_a_listener(name) else names
     set_in = next((layer for _, layer in layers if any(each in layer for each in group)), {})
-    text = set_in.get(name, _DEFAULTS.get(name))  # what sets a synonym in a layer above puts an end to those below
+    text = set_in.get(name, _DEFAULTS.get(name))  # a synonym set in a higher layer hides lower layers
     row = BROKER_CONFIGS.get(base_name(name))
     if row is not None and text is not None:
         value = read_value(name, row.kind, row.allowed, text)
@@ -187,7 +184,7 @@ def _in_force(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
 
 
 def _entry(name: str, text: str | None, chain: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    """A config as it is shown: the value of a secret, and of a name that Kafka does not know, is not."""
+    """A config for the response, without the value of a secret or of an unknown config."""
     row = BROKER_CONFIGS.get(base_name(name))
     hidden = row is None or row.is_sensitive
     return ConfigEntry(
@@ -202,22 +199,22 @@ def _entry(name: str, text: str | None, chain: tuple[ConfigSynonym, ...]) -> Con
     )
 
 
-# --- changing
+# --- alter
 
 
 def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], incremental: bool) -> Rejection | None:
-    """Why simulated brokers do not take a change of the configs of one, or of all (no name); None if they do.
+    """The rejection of a change of the configs of one simulated broker, or of all (no name).
 
-    INVALID_REQUEST with Kafka's words, INVALID_CONFIG for what would be added to no list.
+    INVALID_REQUEST with Kafka's message; INVALID_CONFIG for an append to a config that is no list.
     """
-    wrong = check_steps(ops) or _unknown_broker(name, cluster) or _no_list(ops)
+    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _no_list(ops)
     if wrong is not None:
         return wrong
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
     if isinstance(after, Rejection):
         return after
     props = dict(after)
-    return _not_dynamic(props) or _bad_value(props) or _of_one_alone(name, props) or _unfit(cluster, name, props)
+    return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _unfit(cluster, name, props)
 
 
 def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
@@ -248,8 +245,8 @@ def _not_dynamic(props: Mapping[str, str]) -> Rejection | None:
         return _invalid(f"Cannot update these configs dynamically: [{', '.join(static)}]")
     bare = [name for name in props if name in _SECURITY]
     if bare:
-        words = "These security configs can be dynamically updated only per-listener using the listener prefix"
-        return _invalid(f"{words}: [{', '.join(bare)}]")
+        start = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        return _invalid(f"{start}: [{', '.join(bare)}]")
     return None
 
 
@@ -265,37 +262,37 @@ def _bad_value(props: Mapping[str, str]) -> Rejection | None:
 
 def _wrong_with(row: BrokerConfig, text: str) -> str | None:
     if row.is_sensitive:
-        return f"{row.name} is a secret, which simulated brokers have no use for; it would only be kept in the log"
+        return f"{row.name} is a secret, which simulated brokers do not use; it would only be stored in the log"
     if row.name in _JAVA and text != row.default:
         return f"Invalid value {text} for configuration {row.name}: Class {text} could not be found."
     if row.name in _FIXED:
-        return f"Invalid dynamic configuration: {row.name} of simulated brokers cannot be altered"
+        return f"Invalid dynamic configuration: {row.name} cannot be altered for simulated brokers"
     value = read_value(row.name, row.kind, row.allowed, text)
     if not isinstance(value, Bad):
         return None
     is_number = not isinstance(read_value(row.name, row.kind, None, text), Bad)
-    words = _IN_WORDS.get(row.name) if is_number else None
+    words = _REQUIREMENTS.get(row.name) if is_number else None
     return f"requirement failed: {row.name} {words}" if words else value.message
 
 
-def _of_one_alone(name: str, props: Mapping[str, str]) -> Rejection | None:
+def _not_cluster_wide(name: str, props: Mapping[str, str]) -> Rejection | None:
     if name:
         return None
-    alone = [each for each in props if _is_of_one_alone(each)]
-    if not alone:
+    per_broker = [each for each in props if _is_per_broker(each)]
+    if not per_broker:
         return None
-    words = "Cannot update these configs at default cluster level, broker id must be specified"
-    return _invalid(f"{words}: [{', '.join(alone)}]")
+    start = "Cannot update these configs at default cluster level, broker id must be specified"
+    return _invalid(f"{start}: [{', '.join(per_broker)}]")
 
 
-def _is_of_one_alone(name: str) -> bool:
+def _is_per_broker(name: str) -> bool:
     if is_of_a_listener(name):
         return base_name(name) not in _OF_ALL_LISTENERS
     return name in BROKER_CONFIGS and BROKER_CONFIGS[name].dynamic == "broker"
 
 
 def _unfit(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
-    """What a new value makes impossible: too many threads at once, local logs that outlive or outgrow whole ones."""
+    """Rejects too many threads at once, and local retention beyond the whole log's."""
     of_all = dict(cluster.configs_of(BROKERS, ""))
     before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
     whys = [*_pools_unfit(before, props), *_local_logs_unfit(cluster, {**of_all, **props})]
@@ -304,12 +301,12 @@ def _unfit(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection |
 
 def _pools_unfit(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:
     for pool in _POOLS:
-        now, wanted = int(before[pool]), int(props.get(pool, before[pool]))
-        said = f"Dynamic thread count update validation failed for {pool}={wanted}, value should"
-        if wanted > now * 2:
-            yield f"{said} not be greater than double the current value {now}"
-        elif wanted < now // 2:
-            yield f"{said} be at least half the current value {now}"
+        now, requested = int(before[pool]), int(props.get(pool, before[pool]))
+        start = f"Dynamic thread count update validation failed for {pool}={requested}, value should"
+        if requested > now * 2:
+            yield f"{start} not be greater than double the current value {now}"
+        elif requested < now // 2:
+            yield f"{start} be at least half the current value {now}"
 
 
 def _local_logs_unfit(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
@@ -318,11 +315,11 @@ def _local_logs_unfit(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[
         local, whole = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
         assert isinstance(local, int), "numbers in the table"
         assert isinstance(whole, int), "numbers in the table"
-        said = f"Invalid value {local} for configuration log.local.retention.{unit}: Value must not be"
+        start = f"Invalid value {local} for configuration log.local.retention.{unit}: Value must not be"
         if whole > -1 and local == -1:
-            yield f"{said} -1 as log.retention.{unit} value is set as {whole}."
+            yield f"{start} -1 as log.retention.{unit} value is set as {whole}."
         elif whole > -1 and local > whole:
-            yield f"{said} more than log.retention.{unit} property value: {whole}"
+            yield f"{start} more than log.retention.{unit} property value: {whole}"
 
 
 def _integer(name: str) -> int | None:

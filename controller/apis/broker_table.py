@@ -1,8 +1,8 @@
-"""Every broker-level config of Apache Kafka 4.4: type, default, what is allowed, whether it is dynamic, documentation.
+"""Every broker config of Apache Kafka 4.4: type, default, allowed values, whether it is dynamic, documentation.
 
-broker_configs.json beside this file holds them, a config a line, as Kafka's own classes say them (AbstractKafkaConfig,
-DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Those that Kafka calls internal
-are left out, as its brokers do not show them.
+They are read from broker_configs.json, one config a line, exported from Kafka's classes (AbstractKafkaConfig,
+DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Internal configs are left out, as
+Kafka's brokers do not describe them.
 """
 
 from __future__ import annotations
@@ -14,25 +14,22 @@ import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import Allowed, AtLeast, Between, BetweenOr, ConfigType, ListOf, OneOf
-from controller.settings.server_table import BY_KEY
+from controller.settings.server import BY_KEY
 
 
 class BrokerConfig(msgspec.Struct, frozen=True, gc=False):
-    """One broker-level config. `default` is that of this controller where it has a setting of the name, else Kafka's;
-    None where there is none."""
+    """One broker config. `default` is that of the setting of this name, if there is one, else Kafka's."""
 
     name: str
     kind: ConfigType
     default: str | None
     allowed: Allowed
     dynamic: str
-    """For whom it can be changed while brokers run (KIP-226): `cluster` for all or one, `broker` for one alone, or
-    empty, which is nobody."""
+    """Scope of dynamic changes (KIP-226): `cluster` for all brokers or one, `broker` for one, empty for none."""
     documentation: str | None
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether its value is a secret, which is never shown."""
         return self.kind is ConfigType.PASSWORD
 
 
@@ -41,7 +38,7 @@ _RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?")
 
 
 def _allowed(name: str, kind: ConfigType, text: str) -> Allowed:
-    """What a validator allows, from the words in which Kafka says it; what topics inherit is as topics have it."""
+    """Parse the description of a validator of Kafka. Configs that topics inherit have the topics' rule."""
     if name in BROKER_SYNONYMS:
         return BROKER_SYNONYMS[name].allowed
     found = _RANGE.fullmatch(text)
@@ -67,13 +64,13 @@ _TEXT = files(__package__).joinpath("broker_configs.json").read_bytes()
 BROKER_CONFIGS: dict[str, BrokerConfig] = {
     stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
 }
-"""By name, in the order in which Kafka defines them, which is also that in which it looks at values."""
+"""By name, in Kafka's order of definition, in which it also validates values."""
 
 _GROUPS = {
     synonym.name: tuple(each.name for each in row.synonyms)
     for row in TOPIC_CONFIGS
     for synonym in row.synonyms
-    if synonym.name != "log.flush.scheduler.interval.ms"  # which is a config of its own too
+    if synonym.name != "log.flush.scheduler.interval.ms"  # which is also a config of its own
 }
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _OF_MECHANISM = (
@@ -83,21 +80,20 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-"""What a listener can have for each SASL mechanism, behind the mechanism's name."""
+"""Configs of a listener for each SASL mechanism, prefixed by the mechanism's name."""
 
 
 def base_name(name: str) -> str:
-    """The config that a name is about: for `listener.name.LISTENER.CONFIG` it is CONFIG, else the name itself."""
+    """CONFIG for `listener.name.LISTENER.CONFIG`, else the name itself."""
     found = _OF_LISTENER.fullmatch(name)
     return name if found is None else next((each for each in _OF_MECHANISM if found[1].endswith(each)), found[1])
 
 
 def is_of_a_listener(name: str) -> bool:
-    """Whether a config is for one listener alone."""
     return _OF_LISTENER.fullmatch(name) is not None
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """The names under which a config is looked for, first what goes before (DynamicBrokerConfig has them)."""
+    """The names of a config in order of precedence (DynamicBrokerConfig)."""
     base = base_name(name)
     return _GROUPS.get(name, (name,)) if base == name else (name, base)

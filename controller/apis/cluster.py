@@ -1,31 +1,118 @@
-"""DescribeCluster (KIP-700) and ListPartitionReassignments (KIP-455)."""
+"""ApiVersions (KIP-35), DescribeCluster of brokers (KIP-700) and controllers (KIP-919), and ListPartitionReassignments
+without KRaft.
+
+ApiVersions is generated from the table of the listener. It also checks that the client reached the cluster and node
+that it expects (KIP-1242)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from controller.brokers.kraft.features import FeatureRange
+from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import RequestContext
-from controller.kafka.messages.describe_cluster import (
+from controller.kafka.handling import ApiHandler, RequestContext
+from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.cluster import (
+    BROKER_ENDPOINTS,
+    CONTROLLER_ENDPOINTS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from controller.kafka.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
+from controller.machine.truncation import cut
 
-BROKERS, CONTROLLERS = 1, 2
-"""Endpoint types (KIP-919)."""
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""Allowed names and versions of client software (KIP-511)."""
+NO_NODE: Final = -1
+"""The node id of a request that expects no certain node."""
+
+
+def with_api_versions(
+    handlers: Mapping[int, ApiHandler],
+    *,
+    supported_features: tuple[SupportedFeatureKey, ...] = (),
+    finalized: Callable[[], tuple[int, tuple[FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
+    is_node: Callable[[str, int], bool] = lambda *_: True,
+) -> dict[int, ApiHandler]:
+    """Add ApiVersions to the table of a listener; it lists the whole table and these features.
+
+    `finalized` returns the epoch and the finalized features. `is_node` returns True if this listener belongs to this
+    node of this cluster.
+    """
+    api = APIS[ApiKey.API_VERSIONS]
+    table = dict(handlers)
+
+    def answer(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        if context.api_version >= 3 and not _record_client(context, request):
+            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
+            return ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+        # Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
+        features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
+        epoch, levels = finalized()
+        return ApiVersionsResponse(
+            api_keys=api_keys,
+            supported_features=features,
+            finalized_features=levels,
+            finalized_features_epoch=epoch,
+        )
+
+    table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)
+    api_keys = tuple(_advertised(key, handler) for key, handler in sorted(table.items()))
+    return table
+
+
+def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[SupportedFeatureKey, ...]:
+    return tuple(
+        SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        for name, each in sorted(ranges.items())
+    )
+
+
+def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[FinalizedFeatureKey, ...]:
+    return tuple(
+        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in sorted(features)
+    )
+
+
+def _advertised(api_key: int, handler: ApiHandler) -> ApiVersion:
+    lowest = handler.min_version if handler.min_version_advertised is None else handler.min_version_advertised
+    return ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
+
+
+def _record_client(context: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Record the client's name and version. Returns False for a request that Kafka rejects as invalid."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return False
+    name, version = request.client_software_name, request.client_software_version
+    if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+        return False
+    context.connection.software_name = cut(name)
+    context.connection.software_version = cut(version)
+    return True
+
+
+_ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER"}
 
 
 def describe_cluster(
     api: ControllerApi, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The brokers that clients may see, fenced ones only on request (version 2)."""
-    if request.endpoint_type != BROKERS:
-        return _refuse_endpoint_type(request.endpoint_type)
+    """The brokers; fenced ones only if requested (version 2)."""
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        return _wrong_endpoint_type(request.endpoint_type, BROKER_ENDPOINTS)
     wants_operations = request.include_cluster_authorized_operations
     nodes = api.nodes if api.broker_ports is None else api.admin_nodes
     return DescribeClusterResponse(
@@ -41,20 +128,46 @@ def describe_cluster(
     )
 
 
-def _refuse_endpoint_type(endpoint_type: int) -> DescribeClusterResponse:
-    if endpoint_type == CONTROLLERS:
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-    else:
-        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}"
-    return DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=BROKERS)
-
-
 def list_partition_reassignments(
     api: ControllerApi, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """An empty list, for this controller never has one under way; or the error of one who may not describe the
-    cluster."""
+    """An empty list: simulated brokers never have ongoing reassignments."""
     if not api.grants(context, "Describe"):
         return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return ListPartitionReassignmentsResponse()
+
+
+class DescribeControllersHandler:
+    """Answers DescribeCluster to clients with `bootstrap.controllers` (KIP-919)."""
+
+    def __init__(self, api: ControllerApi, quorum: Quorum) -> None:
+        self._api = api
+        self._quorum = quorum
+
+    def __call__(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        """The voters with their endpoints, and the leader."""
+        api, quorum = self._api, self._quorum
+        if request.endpoint_type != CONTROLLER_ENDPOINTS:
+            return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
+        places = ((each.id, *quorum.place_of(each)) for each in quorum.voters)
+        wants_operations = request.include_cluster_authorized_operations
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLER_ENDPOINTS,
+            cluster_id=api.cluster_id,
+            controller_id=quorum.leader_id,
+            brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
+            cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+        )
+
+
+def _wrong_endpoint_type(requested: int, own: int) -> DescribeClusterResponse:
+    """The error for a request about another endpoint type than this listener's."""
+    if requested in _ENDPOINT_TYPES and requested != own:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = (
+            f"The request was sent to an endpoint of type {_ENDPOINT_TYPES[own]}, but we wanted an endpoint of type "
+            f"{_ENDPOINT_TYPES[requested]}"
+        )
+    else:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {requested}"
+    return DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=own)

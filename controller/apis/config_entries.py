@@ -1,4 +1,4 @@
-"""Topic configs as the answers of CreateTopics and DescribeConfigs show them, encoded once for all that share them."""
+"""Configs in responses of CreateTopics and DescribeConfigs, encoded once for topics with the same configs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from functools import lru_cache
 
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.create_topics import CreatableTopicConfigs
-from controller.kafka.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from controller.kafka.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
+from controller.kafka.messages.topics import CreatableTopicConfigs
 from controller.machine.configs.views import ConfigEntry, described_configs, effective_configs
 from controller.machine.state import Settings
 from events.catalog import Configs
 
 
 def creatable_configs(explicit: Configs, settings: Settings, version: int) -> Encoded:
-    """All configs of a topic, as CreateTopics answers them from version 5 (KIP-525)."""
+    """All configs of a topic for CreateTopics, from version 5 (KIP-525)."""
     return _creatable(explicit, settings.topic_defaults, settings.dynamic_defaults, version)
 
 
@@ -39,7 +39,7 @@ def _creatable(explicit: Configs, defaults: Configs, dynamic: Configs, version: 
 def describable_configs(
     explicit: Configs, settings: Settings, keys: frozenset[str] | None, synonyms: bool, documentation: bool
 ) -> tuple[DescribeConfigsResourceResult, ...]:
-    """The configs of a topic, as DescribeConfigs answers them; `keys` None means all."""
+    """The configs of a topic for DescribeConfigs; `keys` None means all."""
     return tuple(
         described(entry, synonyms, documentation)
         for entry in described_configs(explicit, settings.topic_defaults, settings.dynamic_defaults)
@@ -48,7 +48,6 @@ def describable_configs(
 
 
 def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
-    """One config, as DescribeConfigs answers it."""
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

@@ -1,47 +1,49 @@
-"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339), for
-topics and brokers."""
+"""DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs (KIP-339)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis.bounds import ANSWER_BYTES_MAX, in_turns, slices
-from controller.apis.broker_configs import described_brokers, described_loggers, refused_change
-from controller.apis.config_entries import describable_configs
-from controller.apis.group_configs import described_group
+from controller.apis import origin_of
+from controller.apis.broker_configs import cluster_wide_config, described_brokers, described_loggers, refused_change
+from controller.apis.broker_table import BROKER_CONFIGS
+from controller.apis.config_entries import describable_configs, described
+from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import alter_configs as alter
-from controller.kafka.messages import incremental_alter_configs as incremental
-from controller.kafka.messages.describe_configs import (
+from controller.kafka.messages import ApiKey, configs
+from controller.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
-from controller.machine.configs.changes import OpType, check_resources
+from controller.machine.configs.changes import check_resources
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
+from controller.machine.configs.values import ConfigType, canonical_text
+from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_real_brokers
+from controller.machine.partitions.rules import has_kraft_brokers
 from events.catalog import ConfigOp
 from events.names import TopicName
 
 RESOURCES_PER_SLICE = 20
-REFUSALS_PER_SLICE = 200  # one may name all brokers
+REJECTIONS_PER_SLICE = 200  # a message may name all brokers
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def describe_configs(
     api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """The configs of each resource, once for the same keys; without keys, null or none, all of them."""
+    """Null or empty keys mean all configs. A resource requested twice with the same keys is in the response once."""
     once = list(dict.fromkeys(request.resources))
     results = await in_turns(
         api,
@@ -49,13 +51,13 @@ async def describe_configs(
         once,
         RESOURCES_PER_SLICE,
         lambda some: [_describe(api, context, request, each) for each in some],
-        lambda some: map(_left_out, some),
+        lambda some: map(_over_limit, some),
     )
     return DescribeConfigsResponse(results=results)
 
 
-def _left_out(resource: DescribeConfigsResource) -> DescribeConfigsResult:
-    message = f"The answer would be larger than {ANSWER_BYTES_MAX} bytes: describe fewer resources at once."
+def _over_limit(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    message = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
     return _refused(resource.resource_type, resource.resource_name, ErrorCode.INVALID_REQUEST, message)
 
 
@@ -93,7 +95,7 @@ def _describe_other(
     name: str,
     keys: frozenset[str] | None,
 ) -> DescribeConfigsResult:
-    denied = _denied_beside_topics(api, context, "DescribeConfigs", kind, name)
+    denied = _denied_resource(api, context, "DescribeConfigs", kind, name)
     if denied is not None:
         return _refused(kind, name, denied.code, denied.message)
     if kind == BROKER:
@@ -109,10 +111,10 @@ def _describe_other(
     return DescribeConfigsResult(error_message="", resource_type=kind, resource_name=name, configs=found)
 
 
-def _denied_beside_topics(
+def _denied_resource(
     api: ControllerApi, context: RequestContext, operation: Operation, kind: int, name: str
 ) -> Rejection | None:
-    """What the authorizer says about configs of what is not a topic: brokers and client metrics go with the cluster."""
+    """The authorizer's rejection for a resource other than a topic; brokers and client metrics need the cluster."""
     if kind == GROUP:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         is_granted = api.grants_on(context, operation, "Group", name, code)
@@ -127,50 +129,24 @@ def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeCon
 
 
 async def alter_configs(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, request: alter.AlterConfigsRequest
-) -> alter.AlterConfigsResponse:
-    """Replace all the configs that each topic, or resource of the kinds `others`, has."""
-    wanted = [
-        _Wanted(r.resource_type, r.resource_name, tuple(ConfigOp(c.name, OpType.SET, c.value) for c in r.configs))
-        for r in request.resources
-    ]
-    outcomes = await _alter(api, others, context, wanted, request.validate_only)
-    return alter.AlterConfigsResponse(
-        responses=tuple(
-            alter.AlterConfigsResourceResponse(
-                resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
-            )
-            for one, (code, message) in zip(wanted, outcomes, strict=True)
-        )
-    )
+    api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
+) -> configs.AlterConfigsResponse:
+    """Replace all configs of each topic, or resource of the kinds `others`."""
+    return configs.AlterConfigsResponse(responses=await _alter(api, others, context, request))
 
 
 async def incremental_alter_configs(
     api: ControllerApi,
     others: frozenset[int],
     context: RequestContext,
-    request: incremental.IncrementalAlterConfigsRequest,
-) -> incremental.IncrementalAlterConfigsResponse:
+    request: configs.IncrementalAlterConfigsRequest,
+) -> configs.IncrementalAlterConfigsResponse:
     """Set, delete, append to and subtract from configs of each topic, or resource of the kinds `others`."""
-    wanted = [
-        _Wanted(
-            r.resource_type, r.resource_name, tuple(ConfigOp(c.name, c.config_operation, c.value) for c in r.configs)
-        )
-        for r in request.resources
-    ]
-    outcomes = await _alter(api, others, context, wanted, request.validate_only)
-    return incremental.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            incremental.AlterConfigsResourceResponse(
-                resource_type=one.kind, resource_name=one.name, error_code=code, error_message=message
-            )
-            for one, (code, message) in zip(wanted, outcomes, strict=True)
-        )
-    )
+    return configs.IncrementalAlterConfigsResponse(responses=await _alter(api, others, context, request))
 
 
-class _Wanted(NamedTuple):
-    """A resource and the changes of its configs."""
+class _Alteration(NamedTuple):
+    """A resource and its config changes."""
 
     kind: int
     name: str
@@ -178,32 +154,46 @@ class _Wanted(NamedTuple):
 
     @property
     def answer_name(self) -> TopicName:
-        """The name under which its answer is found: no topic's name has a colon."""
+        """The key of its answer; topic names have no colon."""
         return TopicName(self.name if self.kind == TOPIC else f"{self.kind}:{self.name}")
 
 
 async def _alter(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, wanted: Sequence[_Wanted], validate_only: bool
-) -> list[tuple[int, str | None]]:
-    """Error code and message of each resource, in order: each is refused here, or is a command."""
-    checked = check_resources([(one.kind, one.name) for one in wanted], others)
-    refusals: list[Rejection | None] = []
-    for part in slices(list(zip(wanted, checked, strict=True)), REFUSALS_PER_SLICE):
-        if refusals:  # a short request is put at once, before what is pipelined behind it
+    api: ControllerApi,
+    others: frozenset[int],
+    context: RequestContext,
+    request: configs.AlterConfigsRequest | configs.IncrementalAlterConfigsRequest,
+) -> tuple[configs.AlterConfigsResourceResponse, ...]:
+    """One result a resource, in order: it is rejected here or becomes a command. AlterConfigs has only SET (0)."""
+    alterations = [
+        _Alteration(
+            r.resource_type, r.resource_name, tuple(ConfigOp(c.name, c.config_operation, c.value) for c in r.configs)
+        )
+        for r in request.resources
+    ]
+    checked = check_resources([(one.kind, one.name) for one in alterations], others)
+    rejections: list[Rejection | None] = []
+    for part in slices(list(zip(alterations, checked, strict=True)), REJECTIONS_PER_SLICE):
+        if rejections:  # a short request is submitted at once, before later pipelined requests
             await asyncio.sleep(0)
-        refusals += [_refusal(api, context, one, wrong) for one, wrong in part]
-    command_of = _commands(api, context, validate_only)
-    commands = [command_of(one) for one, refusal in zip(wanted, refusals, strict=True) if refusal is None]
+        rejections += [_rejection(api, context, one, wrong) for one, wrong in part]
+    command_of = _commands(api, context, request.validate_only)
+    commands = [command_of(one) for one, rejection in zip(alterations, rejections, strict=True) if rejection is None]
     answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
-    return [_outcome(refusal, answers.get(one.answer_name)) for one, refusal in zip(wanted, refusals, strict=True)]
+    return tuple(
+        _result(one, rejection or answers[one.answer_name])
+        for one, rejection in zip(alterations, rejections, strict=True)
+    )
 
 
-def _refusal(api: ControllerApi, context: RequestContext, one: _Wanted, wrong: Rejection | None) -> Rejection | None:
-    """Why there is no command for a resource: who may not change it learns nothing else, then `wrong` counts."""
-    by_brokers = one.kind == BROKER and not has_real_brokers(api.cluster)
+def _rejection(
+    api: ControllerApi, context: RequestContext, one: _Alteration, wrong: Rejection | None
+) -> Rejection | None:
+    """The rejection of a resource that becomes no command. A denied client learns nothing else."""
+    by_brokers = one.kind == BROKER and not has_kraft_brokers(api.cluster)
     if wrong is None and not by_brokers:
         return None
-    denied = _denied_beside_topics(api, context, "AlterConfigs", one.kind, one.name)
+    denied = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
     if denied is not None or wrong is not None:
         return denied or wrong
     incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
@@ -212,27 +202,22 @@ def _refusal(api: ControllerApi, context: RequestContext, one: _Wanted, wrong: R
 
 def _commands(
     api: ControllerApi, context: RequestContext, validate_only: bool
-) -> Callable[[_Wanted], AlterTopicConfigs | AlterResourceConfigs]:
-    """What makes the commands of one request."""
-    request_id, at_ms = api.controller.new_request_id(), api.controller.now_ms()
+) -> Callable[[_Alteration], AlterTopicConfigs | AlterResourceConfigs]:
+    origin = origin_of(api, context)
 
-    def command_of(wanted: _Wanted) -> AlterTopicConfigs | AlterResourceConfigs:
-        is_topic = wanted.kind == TOPIC
+    def command_of(one: _Alteration) -> AlterTopicConfigs | AlterResourceConfigs:
+        is_topic = one.kind == TOPIC
         if is_topic:
-            denied = api.denial(context, "AlterConfigs", wanted.name)
+            denied = api.denial(context, "AlterConfigs", one.name)
         else:
-            refusal = _denied_beside_topics(api, context, "AlterConfigs", wanted.kind, wanted.name)
-            denied = 0 if refusal is None else int(refusal.code)
-        make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=wanted.kind, name=wanted.name)
+            rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
+            denied = 0 if rejection is None else int(rejection.code)
+        make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
         return make(
-            request_id=request_id,
-            at_ms=at_ms,
-            topic=wanted.answer_name,
-            ops=wanted.ops,
+            **origin,
+            topic=one.answer_name,
+            ops=one.ops,
             incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            principal=context.principal,
-            client_id=context.client_id,
-            host=context.host,
             api=context.api,
             api_version=context.api_version,
             validate_only=validate_only,
@@ -242,8 +227,35 @@ def _commands(
     return command_of
 
 
-def _outcome(refusal: Rejection | None, answer: Answer | None) -> tuple[int, str | None]:
-    if refusal is not None:
-        return int(refusal.code), refusal.message
-    assert answer is not None, "what is not refused is a command"
-    return int(answer.code), answer.message or None
+def _result(one: _Alteration, outcome: Rejection | Answer) -> configs.AlterConfigsResourceResponse:
+    return configs.AlterConfigsResourceResponse(
+        resource_type=one.kind,
+        resource_name=one.name,
+        error_code=int(outcome.code),
+        error_message=outcome.message or None,
+    )
+
+
+def described_group(
+    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
+) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+    """The configs of a group, which need not exist; `keys` None means all."""
+    if not name:
+        return Rejection(ErrorCode.INVALID_REQUEST, "Group name must not be empty", "validation:group-configs")
+    own = dict(api.cluster.configs_of(GROUPS, name))
+    rows = (row for row in GROUP_CONFIGS.values() if not row.internal and (keys is None or row.name in keys))
+    return tuple(described(_entry(api, row, own.get(row.name)), synonyms, documentation) for row in rows)
+
+
+def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
+    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
+        entry = cluster_wide_config(api, row.synonym)
+        value, chain, doc = entry.value, entry.synonyms, entry.documentation
+    else:
+        value, doc = row.default, row.documentation
+        chain = () if value is None else (ConfigSynonym(row.name, value, ConfigSource.DEFAULT_CONFIG),)
+    if own is not None:
+        value = canonical_text(row.name, row.kind, row.allowed, own)
+        chain = (ConfigSynonym(row.name, value, ConfigSource.GROUP_CONFIG), *chain)
+    source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(row.name, value, source, ConfigType(row.kind), doc, chain)

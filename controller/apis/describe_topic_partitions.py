@@ -5,34 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from controller.apis.bounds import slices
-from controller.apis.internal_topics import INTERNAL_TOPICS
+from controller.apis.limits import slices
+from controller.apis.metadata import INTERNAL_TOPICS
 from controller.controller_api import ControllerApi, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import Encoded
-from controller.kafka.messages.describe_topic_partitions import (
+from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.topics import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.machine import validation
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import shard_key
 
-TOPICS_PER_SLICE = 200  # the loop serves others in between
+TOPICS_PER_SLICE = 200
 TOPICS_ENCODED_AT_ONCE_MAX = 2000
 
 
 class DescribeTopicPartitionsHandler:
-    """Answers DescribeTopicPartitions on any listener.
+    """Answers DescribeTopicPartitions. All topics are in order of shard keys, named topics in order of names.
 
-    All topics come in the order of their shard keys, named ones in the order of their names; a page holds at most as
-    many partitions as the request and `max.request.partition.size.limit` allow.
+    A page has at most as many partitions as the request and `max.request.partition.size.limit` allow.
     """
 
     def __init__(self, api: ControllerApi) -> None:
@@ -41,25 +40,25 @@ class DescribeTopicPartitionsHandler:
     async def __call__(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """One page, with a cursor where there is more."""
-        if not _cursor_fits(request):
+        """One page, with a cursor if there are more."""
+        if not _is_cursor_valid(request):
             names = dict.fromkeys(topic.name for topic in request.topics)
             return await _page(context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
         left = max(1, min(request.response_partition_limit, self._api.partitions_per_response_max))
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         denied = await self._denied(context, request)
-        async for name, topic in self._wanted(context, request):
+        async for name, topic in self._topics(context, request):
             start = _start_in(name, request.cursor)
             if left <= 0:
                 return await _page(context, [*topics, *denied], Cursor(topic_name=name, partition_index=start))
             if topic is None:
                 operations = self._api.topic_operations(context, name)
-                wrong = validation.name(name)
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
+                error = validation.name(name)
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is None else error.code
                 topics.append(_failed(name, code, operations))
                 continue
             end = max(start, min(len(topic.partitions), start + left))
-            topics.append(self._shown(context, topic, start, end))
+            topics.append(self._response_topic(context, topic, start, end))
             left -= end - start
             if end < len(topic.partitions):
                 return await _page(context, [*topics, *denied], Cursor(topic_name=name, partition_index=end))
@@ -68,7 +67,7 @@ class DescribeTopicPartitionsHandler:
     async def _denied(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> list[DescribeTopicPartitionsResponseTopic]:
-        """The topics that were named and may not be seen, whether they exist or not; they count for no page."""
+        """Named topics that the client may not describe, existing or not; they do not count for the page size."""
         denied = []
         for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
             denied += [
@@ -79,7 +78,7 @@ class DescribeTopicPartitionsHandler:
             await asyncio.sleep(0)
         return denied
 
-    async def _wanted(
+    async def _topics(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> AsyncIterator[tuple[str, Topic | None]]:
         cursor = request.cursor
@@ -101,7 +100,7 @@ class DescribeTopicPartitionsHandler:
                     yield topic.name, topic
             await asyncio.sleep(0)
 
-    def _shown(
+    def _response_topic(
         self, context: RequestContext, topic: Topic, start: int, end: int
     ) -> DescribeTopicPartitionsResponseTopic:
         live = self._api.cluster.live
@@ -127,8 +126,8 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def _cursor_fits(request: DescribeTopicPartitionsRequest) -> bool:
-    """A cursor has no negative index, and where topics are named, it must be in one of them."""
+def _is_cursor_valid(request: DescribeTopicPartitionsRequest) -> bool:
+    """True if the index of the cursor is not negative and its topic is one of the named ones."""
     cursor = request.cursor
     if cursor is None:
         return True

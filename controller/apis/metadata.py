@@ -1,23 +1,23 @@
-"""Metadata: brokers, controller and topics; and auto-creation, only if both sides allow it (KIP-361).
+"""Metadata: brokers, controller and topics, and auto-creation if client and controller both allow it (KIP-361).
 
-Each topic's bytes are cached by version for as long as the topic and the brokers stay as they are, and a long list is
-put together in slices, so that nobody waits for another's listing.
-"""
+The encoded bytes of a topic are cached by version until the topic or the brokers change. A long list is encoded in
+slices, so that other clients are served in between."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from controller.apis.bounds import slices
-from controller.apis.internal_topics import FACTOR, INTERNAL_TOPICS, PARTITIONS
-from controller.apis.passing_through import JAVA, LIBRDKAFKA
+from controller.apis import origin_of
+from controller.apis.forwarding import JAVA, LIBRDKAFKA
+from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -30,27 +30,28 @@ from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName, shard_key
+from events.values import Configs
 
 TOPICS_PER_SLICE = 200
-"""Bounds how long one slice of a listing keeps the loop: a few milliseconds with nothing cached."""
+"""Bounds how long one slice of a listing blocks the loop: a few milliseconds with nothing cached."""
 PARTITIONS_CACHED_MAX = 200_000  # bounds memory
 LARGE = 2_000
-"""Partitions of a topic past which its part of an answer is made in another thread: 100,000 take 300 ms."""
+"""Topics with more partitions are encoded in another thread: 100,000 partitions take 300 ms."""
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be requested by id (KIP-516)."""
-_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+_MISSING_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 AUTO_CREATION_WAIT_MS = 30_000
-"""How long an auto-creation is waited for in the log; its client requests metadata again meanwhile."""
+"""Timeout of an auto-creation. Its client polls Metadata meanwhile."""
 
 
 CREATED_AT_ONCE_MAX = 1000
-"""Of the topics that one request names, those beyond are not created: its client requests what is missing again."""
+"""Topics that one request may create; its client requests missing ones again."""
 _Parts = dict[str | bytes | None, bytes]
-"""The elements of an answer by name, by id where there is no name."""
+"""Encoded elements of a response, by topic name, or by id if the name is unknown."""
 
 
 class MetadataHandler:
-    """Answers Metadata. A broker's listener creates nothing itself but hands an auto-creation to the controller too."""
+    """Answers Metadata. Auto-creations are submitted to the controller, also on brokers' listeners."""
 
     def __init__(self, api: ControllerApi) -> None:
         self._api = api
@@ -59,12 +60,12 @@ class MetadataHandler:
     def __call__(
         self, context: RequestContext, request: MetadataRequest
     ) -> MetadataResponse | asyncio.Future[MetadataResponse]:
-        """The nodes and the requested topics; null means all topics, as does an empty array in version 0."""
+        """The nodes and the requested topics. Null means all topics; in version 0 an empty array does."""
         if _wants_all(context, request):
             return asyncio.ensure_future(self._all(context, request))
         assert request.topics is not None, "null is a request for all"
-        if any(not _is_addressed(context, topic) for topic in request.topics):
-            return _refused(request.topics)
+        if any(not _is_named(context, topic) for topic in request.topics):
+            return _invalid_request(request.topics)
         if len(request.topics) > TOPICS_PER_SLICE or any(self._large(context, one) for one in request.topics):
             return asyncio.ensure_future(self._many(context, request, request.topics))
         parts: _Parts = {}
@@ -78,28 +79,28 @@ class MetadataHandler:
         while not is_last:
             async with self._api.turns:
                 topics = self._api.store.durable_slice(after, TOPICS_PER_SLICE)
-                shown = [
+                visible = [
                     topic
                     for topic in topics
                     if self._api.knows(topic) and self._api.allows(context, "Describe", topic.name)
                 ]
-                parts += [await self._encoded_beside(context, request, topic) for topic in shown]
+                parts += [await self._encoded_in_thread(context, request, topic) for topic in visible]
             is_last = not topics
             after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
         return self._respond(context, request, parts)
 
     async def _many(
-        self, context: RequestContext, request: MetadataRequest, wanted: Sequence[MetadataRequestTopic]
+        self, context: RequestContext, request: MetadataRequest, requested: Sequence[MetadataRequestTopic]
     ) -> MetadataResponse:
         parts: _Parts = {}
         to_create = CREATED_AT_ONCE_MAX
-        for slice_ in slices(wanted, TOPICS_PER_SLICE):
+        for slice_ in slices(requested, TOPICS_PER_SLICE):
             async with self._api.turns:
                 for one in slice_:
                     topic = self._large(context, one)
                     if topic is not None:
-                        parts[_key(one)] = await self._encoded_beside(context, request, topic)
+                        parts[_key(one)] = await self._encoded_in_thread(context, request, topic)
                 missing = self._named(context, request, slice_, parts)[:to_create]
                 self._auto_create(context, missing)
                 to_create -= len(missing)
@@ -110,19 +111,19 @@ class MetadataHandler:
         self,
         context: RequestContext,
         request: MetadataRequest,
-        wanted: Sequence[MetadataRequestTopic],
+        requested: Sequence[MetadataRequestTopic],
         parts: _Parts,
     ) -> list[str]:
-        """Add what is shown of these topics to the parts of the answer, each topic once; those to be created."""
+        """Add these topics to the response, each once. Returns the names of those to create."""
         missing: list[str] = []
-        for one in wanted:
+        for one in requested:
             if _key(one) in parts:
                 continue
             found = self._find(context, one)
             if isinstance(found, Topic):
                 parts[found.name] = self._encoded(context, request, found)
                 continue
-            if found.error_code in _NOT_THERE and found.name is not None:
+            if found.error_code in _MISSING_CODES and found.name is not None:
                 found = self._missing(context, request, found.name, found.error_code, missing)
             parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
         return missing
@@ -130,7 +131,7 @@ class MetadataHandler:
     def _missing(
         self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
     ) -> MetadataResponseTopic:
-        """The answer for a topic that is not there but may be seen; one that is to be created is added to the list."""
+        """The response for a missing topic; adds it to `to_create` if the request creates it."""
         if self._creates(request, name):
             if self._api.may_create(context, name):
                 to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
@@ -141,14 +142,14 @@ class MetadataHandler:
         operations = self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
-    def _find(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
-        api, name = self._api, wanted.name
-        if wanted.topic_id != ZERO_UUID:
-            name = api.store.durable_name_of(wanted.topic_id)
+    def _find(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+        api, name = self._api, requested.name
+        if requested.topic_id != ZERO_UUID:
+            name = api.store.durable_name_of(requested.topic_id)
             if name is None or not api.grants(context, "Describe", name):
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=wanted.topic_id)
-        assert name is not None, "a topic without name and id was refused before"
+                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=requested.topic_id)
+        assert name is not None, "a topic has a name or an id"
         if not api.grants(context, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
         topic = api.topic(name)
@@ -164,17 +165,17 @@ class MetadataHandler:
             return _encode(topic, context.api_version, live, self._api.topic_operations(context, topic.name))
         return self._cache.get(topic, context.api_version, live)
 
-    def _large(self, context: RequestContext, wanted: MetadataRequestTopic) -> Topic | None:
-        """The topic that is meant, if it has very many partitions and may be seen."""
+    def _large(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | None:
+        """The topic if it has more than `LARGE` partitions and the client may describe it."""
         store = self._api.store
-        name = wanted.name if wanted.topic_id == ZERO_UUID else store.durable_name_of(wanted.topic_id)
+        name = requested.name if requested.topic_id == ZERO_UUID else store.durable_name_of(requested.topic_id)
         topic = None if name is None else self._api.topic(name)
         if topic is None or len(topic.partitions) <= LARGE:
             return None
         return topic if self._api.allows(context, "Describe", topic.name) else None
 
-    async def _encoded_beside(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
-        """The same, of a topic of very many partitions without keeping the loop."""
+    async def _encoded_in_thread(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
+        """As `_encoded`, with large topics encoded in another thread."""
         if len(topic.partitions) <= LARGE:
             return self._encoded(context, request, topic)
         wants_operations = request.include_topic_authorized_operations
@@ -184,7 +185,7 @@ class MetadataHandler:
         if encoded is None:
             encoded = await asyncio.to_thread(_encode, topic, context.api_version, live, operations)
             if not wants_operations:
-                self._cache.put(topic, context.api_version, live, encoded)
+                self._cache.store(topic, context.api_version, live, encoded)
         return encoded
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
@@ -218,36 +219,31 @@ class MetadataHandler:
         return not has_listeners and LIBRDKAFKA in context.software
 
     def _racks(self, nodes: Sequence[Node]) -> Sequence[str | None]:
-        """The racks of the nodes, unless nodes share an address: kafkajs takes these for one broker, and would find its
-        rack changed at each look, and disconnect. DescribeCluster shows racks in any case."""
+        """The racks of the nodes, or none if nodes share an address: kafkajs takes these for one broker whose rack
+        changes, and disconnects. DescribeCluster always has racks."""
         distinct = len({(node.host, node.port) for node in nodes}) == len(nodes)
         return [node.rack if distinct else None for node in nodes]
 
     def _creates(self, request: MetadataRequest, name: str) -> bool:
-        """True if the request creates a missing topic. A cluster's own brokers create its internal topics."""
+        """True if the request creates a missing topic. The brokers of a target cluster create its internal topics."""
         settings = self._api.cluster.settings
-        if name in INTERNAL_TOPICS and settings.cluster_carries_out:
+        if name in INTERNAL_TOPICS and settings.has_target_cluster:
             return False
         return request.allow_auto_topic_creation and settings.auto_create_topics_enable
 
     def _auto_create(self, context: RequestContext, names: Sequence[str]) -> None:
         if not names:
             return
-        controller = self._api.controller
-        request_id, at_ms = controller.new_request_id("auto"), controller.now_ms()
+        origin = origin_of(self._api, context, "auto")
         commands = [
             CreateTopic(
-                request_id=request_id,
-                at_ms=at_ms,
+                **origin,
                 topic=TopicName(name),
                 topic_id=topic_id,
-                num_partitions=PARTITIONS if name in INTERNAL_TOPICS else -1,
-                replication_factor=FACTOR if name in INTERNAL_TOPICS else -1,
+                num_partitions=INTERNAL_PARTITIONS if name in INTERNAL_TOPICS else -1,
+                replication_factor=INTERNAL_FACTOR if name in INTERNAL_TOPICS else -1,
                 configs=INTERNAL_TOPICS.get(name, ()),
                 timeout_ms=AUTO_CREATION_WAIT_MS,
-                principal=context.principal,
-                client_id=context.client_id,
-                host=context.host,
                 api=AUTO_CREATION,
                 api_version=context.api_version,
                 denied=self._api.denial_of_create(context, name),
@@ -261,13 +257,12 @@ def _wants_all(context: RequestContext, request: MetadataRequest) -> bool:
     return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
-def _is_addressed(context: RequestContext, topic: MetadataRequestTopic) -> bool:
-    """Whether a topic is named, or given by its id in a version that has that."""
+def _is_named(context: RequestContext, topic: MetadataRequestTopic) -> bool:
     return topic.name is not None if topic.topic_id == ZERO_UUID else context.api_version >= TOPIC_IDS_SINCE
 
 
-def _refused(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """A request as a whole refused, in Kafka's form: no nodes, and the error at each topic."""
+def _invalid_request(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """The response to an invalid request, as Kafka's: no nodes, and the error at each topic."""
     code = int(ErrorCode.INVALID_REQUEST)
     return MetadataResponse(
         controller_id=-1,
@@ -307,12 +302,12 @@ def _encode(topic: Topic, version: int, live: Sequence[BrokerId], operations: in
     return encode_element(ApiKey.METADATA, version, _response_topic(topic, live, operations))
 
 
-def _key(wanted: MetadataRequestTopic) -> str | bytes | None:
-    return wanted.name if wanted.topic_id == ZERO_UUID else wanted.topic_id
+def _key(requested: MetadataRequestTopic) -> str | bytes | None:
+    return requested.name if requested.topic_id == ZERO_UUID else requested.topic_id
 
 
 class _EncodedTopics:
-    """Bytes of topics by name and version, good while the topic is the same value and the same brokers live."""
+    """Encoded topics by name and version, valid while the topic and the live brokers are unchanged."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, int], tuple[Topic, bytes]] = {}
@@ -320,20 +315,17 @@ class _EncodedTopics:
         self._partitions = 0
 
     def get(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes:
-        """The topic as an element of Metadata's answer."""
         encoded = self.find(topic, version, live)
         if encoded is None:
             encoded = _encode(topic, version, live, OPERATIONS_OMITTED)
-            self.put(topic, version, live, encoded)
+            self.store(topic, version, live, encoded)
         return encoded
 
     def find(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes | None:
-        """The same if it is kept."""
         entry = self._entries.get((topic.name, version)) if live == self._live else None
         return entry[1] if entry is not None and (entry[0] is topic or entry[0] == topic) else None
 
-    def put(self, topic: Topic, version: int, live: tuple[BrokerId, ...], encoded: bytes) -> None:
-        """Keep it."""
+    def store(self, topic: Topic, version: int, live: tuple[BrokerId, ...], encoded: bytes) -> None:
         if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
             self._entries.clear()
             self._live, self._partitions = live, 0
@@ -341,3 +333,28 @@ class _EncodedTopics:
         known = self._entries.get(key)
         self._partitions += len(topic.partitions) - (0 if known is None else len(known[0].partitions))
         self._entries[key] = (topic, encoded)
+
+
+INTERNAL_PARTITIONS: Final = 50
+INTERNAL_FACTOR: Final = 3
+_MIN_ISR: Final = ("min.insync.replicas", "2")
+_SEGMENT_BYTES: Final = ("segment.bytes", "104857600")
+
+INTERNAL_TOPICS: Final[Mapping[str, Configs]] = {
+    "__consumer_offsets": (("cleanup.policy", "compact"), ("compression.type", "producer"), _SEGMENT_BYTES),
+    "__transaction_state": (
+        ("cleanup.policy", "compact"),
+        ("compression.type", "uncompressed"),
+        _MIN_ISR,
+        _SEGMENT_BYTES,
+        ("unclean.leader.election.enable", "false"),
+    ),
+    "__share_group_state": (
+        ("cleanup.policy", "delete"),
+        ("compression.type", "producer"),
+        _MIN_ISR,
+        ("retention.ms", "-1"),
+        _SEGMENT_BYTES,
+    ),
+}
+"""Kafka's internal topics and the configs with which `AutoTopicCreationManager` creates them."""

@@ -1,52 +1,64 @@
-"""Which APIs a listener speaks, in which versions, and who answers them.
+"""The APIs of each listener, with their versions and handlers.
 
-Two kinds of listener: the controller's, where everything is decided, and a simulated broker's, which knows the topics
-and sends admin requests away (KIP-4).
+The controller's listener answers everything; a simulated broker's answers reads, and changes with NOT_CONTROLLER
+(KIP-4); a cluster's listener forwards what is not about topics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
-from controller.apis import (
-    acls,
-    client_quotas,
-    cluster,
-    configs,
-    create_partitions,
-    for_each,
-    no_records,
-    user_scram_credentials,
-)
-from controller.apis.api_versions import finalized_keys, supported_features, with_api_versions
-from controller.apis.bounds import CHANGES, bounded
+from controller.apis import acls, cluster, configs, records, users
+from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
-from controller.apis.create_topics import CreateTopicsHandler
-from controller.apis.delete_topics import DeleteTopicsHandler
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
+from controller.apis.forwarding import closing_after_addresses, closing_rows, forwarding_rows, to_broker
+from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
-from controller.apis.passing_through import closing, closing_after_addresses, passing, to_broker
-from controller.apis.produce import produce
-from controller.apis.sasl import not_expected
+from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
-from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from controller.machine.configs.groups import GROUPS
+from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 from events.names import BrokerId
+
+
+def _unexpected_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def _unexpected_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+
+
+UNEXPECTED_SASL: Final[Mapping[int, Handler]] = {
+    ApiKey.SASL_HANDSHAKE: _unexpected_handshake,
+    ApiKey.SASL_AUTHENTICATE: _unexpected_authenticate,
+}
+"""Kafka's responses to SASL requests on a listener without SASL; `controller.kafka.sasl.gate` handles the others."""
 
 HandlerTable = Mapping[int, ApiHandler]
 
 ELEMENTS_OF_BROKERS_MAX = 400_000
-"""In one report of a broker: the in-sync replicas of 100,000 partitions."""
+"""Array elements in one report of a broker: the in-sync replicas of 100,000 partitions."""
 ELEMENTS_OF_OFFSETS_MAX = 4_000
-"""In one OffsetFetch: 32,000 partitions are answered in some ten milliseconds."""
+"""Array elements in one OffsetFetch: 32,000 partitions take some ten milliseconds."""
 ELEMENTS_OF_CHANGES_MAX = 16_000
-"""In one request that changes things, which may change 10,000 of them: some parts have parts."""
+"""Array elements in one request that changes things, which may change 10,000 things with parts."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
 """The finalized features of simulated brokers: always the newest levels."""
 _REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})
@@ -61,43 +73,43 @@ _LISTS = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""What may be answered by everything that there is: one at a time for a connection."""
+"""Requests for lists of everything: a connection processes one at a time."""
 
 
 def controller_listener(api: ControllerApi, versions_max: Mapping[str, int]) -> HandlerTable:
     """The controller's own listener. `versions_max` caps the versions of APIs by name (`api.versions.max`)."""
-    handlers = {**_reading(api), **no_records.reads(api), **administration(api)}
+    handlers = {**_reading(api), **records.reads(api), **administration(api)}
     return _listener(handlers, versions_max, api.is_node)
 
 
 def administration(
     api: ControllerApi, create_ms_max: int | None = None, other_configs: frozenset[int] = frozenset({BROKERS, GROUPS})
 ) -> dict[int, Handler]:
-    """What only a controller answers: changes, and who may log in. A create keeps nobody waiting for longer than
-    `create_ms_max`; configs of the kinds `other_configs` can be altered as those of topics can."""
+    """The handlers of changes and SCRAM credentials. `create_ms_max` caps the timeout of CreateTopics; configs of
+    topics and of the kinds `other_configs` can be altered."""
     changes: dict[ApiKey, Handler] = {
         ApiKey.CREATE_TOPICS: CreateTopicsHandler(api, create_ms_max),
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
-        ApiKey.CREATE_PARTITIONS: partial(create_partitions.create_partitions, api),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
         ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(client_quotas.alter_client_quotas, api),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.alter_user_scram_credentials, api),
+        ApiKey.ALTER_CLIENT_QUOTAS: partial(users.alter_client_quotas, api),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(users.alter_user_scram_credentials, api),
     }
     return {
         **{key: bounded(api, key, handle) for key, handle in changes.items()},
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(user_scram_credentials.describe_user_scram_credentials, api),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(users.describe_user_scram_credentials, api),
     }
 
 
 def descriptions(api: ControllerApi) -> dict[int, Handler]:
-    """What every listener answers: configs, access control entries and quotas."""
+    """The handlers that every listener has: configs, ACLs and quotas."""
     return {
         ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, api),
         ApiKey.DESCRIBE_ACLS: partial(acls.describe_acls, api),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, api),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(users.describe_client_quotas, api),
     }
 
 
@@ -108,23 +120,23 @@ def cluster_listener(
     *,
     link: ClusterLink,
 ) -> HandlerTable:
-    """A listener in front of a cluster: this process's own, or that of the broker `broker_id`. Requests that are not
-    about topics go to that broker, else to any."""
-    spoken = link.spoken.api_keys
-    pass_on = link.pass_on if broker_id is None else to_broker(api, broker_id, link.pass_on)
+    """A listener in front of a target cluster: this process's own, or one for the broker `broker_id`. Requests that are
+    not about topics are forwarded to that broker, or to any."""
+    broker_apis = link.spoken.api_keys
+    forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
     is_node = api.is_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_reading(api), **administration(api)}, versions_max, is_node))
     del table[ApiKey.API_VERSIONS]
     del table[ApiKey.LIST_PARTITION_REASSIGNMENTS]  # reassignments are the cluster's own
-    table |= to_brokers(api, table, spoken, pass_on, broker_id)
-    own, is_a_brokers = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
-    if is_a_brokers:
+    table |= to_brokers(api, table, broker_apis, forward, broker_id)
+    own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
+    if at_broker:
         table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
-        table |= closing(spoken)
-    may_pass = partial(api.grants, operation="ClusterAction")
-    passed = passing(spoken, own, pass_on, may_pass, is_a_brokers)
+        table |= closing_rows(broker_apis)
+    may_forward = partial(api.grants, operation="ClusterAction")
+    forwarded = forwarding_rows(broker_apis, own, forward, may_forward, at_broker)
     return with_api_versions(
-        table | passed,
+        table | forwarded,
         supported_features=link.spoken.supported_features,
         finalized=lambda: (link.spoken.finalized_features_epoch, link.spoken.finalized_features),
         is_node=is_node,
@@ -132,9 +144,9 @@ def cluster_listener(
 
 
 def broker_listener(api: ControllerApi, versions_max: Mapping[str, int], broker_id: int) -> HandlerTable:
-    """A broker's listener: reads are answered, admin requests get NOT_CONTROLLER."""
+    """A simulated broker's listener."""
     return _listener(
-        {**_reading(api), **no_records.reads(api), **for_each.SENT_AWAY},
+        {**_reading(api), **records.reads(api), **NOT_CONTROLLER_HANDLERS},
         versions_max,
         _at_broker(api, broker_id),
     )
@@ -158,8 +170,8 @@ def _reading(api: ControllerApi) -> dict[int, Handler]:
 def _listener(
     handlers: Mapping[int, Handler], versions_max: Mapping[str, int], is_node: Callable[[str, int], bool]
 ) -> HandlerTable:
-    table = rows(handlers, versions_max) | rows(not_expected, {})
-    table[ApiKey.PRODUCE] = produce()
+    table = rows(handlers, versions_max) | rows(UNEXPECTED_SASL, {})
+    table[ApiKey.PRODUCE] = records.produce_row()
     return with_api_versions(
         table, supported_features=supported_features(SUPPORTED), finalized=lambda: _NEWEST, is_node=is_node
     )

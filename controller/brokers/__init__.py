@@ -1,1 +1,1 @@
-"""Who carries decisions out: the port, simulated brokers, a Kafka cluster, real brokers."""
+"""The broker port and its three kinds: simulated brokers, a target Kafka cluster, Kafka brokers in KRaft mode."""

@@ -1,4 +1,4 @@
-"""The port between the controller and the brokers that carry its decisions out."""
+"""The port between the controller and its brokers."""
 
 from __future__ import annotations
 
@@ -16,36 +16,33 @@ from projections.store.store import Part, TopicStore, parts_of, topic_slices
 
 
 class Stamp(TypedDict):
-    """What every command is stamped with."""
+    """The request id and time that every command carries."""
 
     request_id: RequestId
     at_ms: int
 
 
 class Stamper(Protocol):
-    """Who knows the time, and has ids to give."""
+    """The source of times and request ids."""
 
-    def now_ms(self) -> int:
-        """The time to stamp on a command."""
-        ...
+    def now_ms(self) -> int: ...
 
     def new_request_id(self, origin: str) -> RequestId:
-        """An id that no other request has; `origin` says where it comes from."""
+        """A unique id; `origin` names its source."""
         ...
 
 
 Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
-"""Durable topics in slices: `projections.store.store.topic_slices`, or `troubled_slices`."""
+"""Durable topics in slices: `projections.store.store.topic_slices` or `unhealthy_slices`."""
 
 
 def stamp(controller: Stamper, origin: str) -> Stamp:
-    """An id and the time, for a new command."""
     return {"request_id": controller.new_request_id(origin), "at_ms": controller.now_ms()}
 
 
 async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncIterator[Part]:
-    """All durable topics in parts, or those of other slices. Between two parts all that was put is decided, and others
-    have their turn."""
+    """Iterate over all durable topics, or other `slices`, in parts. Between two parts the controller decides everything
+    submitted so far and other tasks run."""
     for topics in slices(lambda: controller.store):
         for part in parts_of(topics):
             yield part
@@ -54,96 +51,87 @@ async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncI
 
 
 class LeadLost(Exception):
-    """Another leads, or may lead soon: what was to be committed may yet be, or never is."""
+    """Leadership was lost, or may be lost soon. The commit may still succeed later, or never."""
 
 
 class Replication(Protocol):
-    """A log that several processes share, ahead of the event log of each: a commit counts when a majority has it."""
+    """A replicated log, written ahead of each process's own event log. A commit counts when a majority has it."""
 
     on_lost: Callable[[], None]
-    """Called when this process leads no longer."""
+    """Called when this process loses leadership."""
 
     @property
     def leads(self) -> bool:
-        """Whether this process may decide: it leads, and has taken all that was committed before."""
+        """True if this process may decide: it leads and has applied everything committed before."""
         ...
 
     def reload(self) -> None:
-        """Go on from where the event log is."""
+        """Continue from the end of the event log."""
         ...
 
     async def commit(self, commit: Commit) -> None:
-        """Have a commit replicated, then written. Raises LeadLost, LogError."""
+        """Replicate a commit, then write it to the event log. Raises LeadLost and LogError."""
         ...
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Take the next of what others committed, which is written when this returns; None when this process `leads`,
-        or `stopping` is set. Raises LogError."""
+        """Apply the next commit of another leader and return its events once they are written. Returns None when this
+        process `leads` or `stopping` is set. Raises LogError."""
         ...
 
 
-class CommandSink(Protocol):
-    """What a fleet reports to: the controller."""
+class CommandSink(Stamper, Protocol):
+    """The controller, as brokers report to it."""
 
     @property
     def store(self) -> TopicStore: ...
 
     @property
     def last_offset(self) -> Offset:
-        """The offset of the newest durable event, -1 in an empty log."""
+        """The offset of the newest durable event; -1 in an empty log."""
         ...
 
-    def has_waiting_topics(self) -> bool:
-        """Whether a topic is not complete yet, so that confirmations matter."""
+    def has_pending_creates(self) -> bool:
+        """True if some topic is not complete yet, so confirmations matter."""
         ...
 
-    def is_settled(self) -> bool:
-        """Whether every topic has been looked at since the last broker came or went."""
+    def is_reconciled(self) -> bool:
+        """True if every topic was reconciled since a broker last came or went."""
         ...
 
-    def now_ms(self) -> int:
-        """The time to stamp on a command."""
-        ...
-
-    def new_request_id(self, origin: str) -> RequestId:
-        """An id for a command that no client requested; `origin` says where it comes from."""
-        ...
-
-    def observe(self, command: AnyCommand) -> None:
-        """Put a command that nobody waits for. It is dropped while the log cannot be written: see `Fleet.resume`."""
+    def submit_internal(self, command: AnyCommand) -> None:
+        """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
         ...
 
     async def decided(self) -> None:
-        """Wait until all that was put so far is decided and durable, or dropped: what puts much waits in between."""
+        """Wait until everything submitted so far is decided and durable, or dropped. Bulk senders wait in between."""
         ...
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something until it ends or the controller stops; what it raises stops the controller."""
+        """Run a task until it ends or the controller stops. An exception in it stops the controller."""
         ...
 
 
-class Fleet(Protocol):
-    """Brokers. Everything that it learns of is durable, and what it says at once counts when that is."""
+class Brokers(Protocol):
+    """A set of brokers. All events that it is given are durable."""
 
     def start(self, controller: CommandSink) -> None:
-        """Register the brokers and begin to report. What the log holds already does not come through `learn`: a
-        process that died may have left any of it without a report."""
+        """Register the brokers and begin to report. Events that the log already holds are not passed to `on_events`; a
+        process that died may have left any of them unreported."""
         ...
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """What brokers say of these events the moment that they are durable: it is decided with them, and committed in
-        one, so that neither is there without the other."""
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """The commands with which brokers answer these events without delay. The engine decides them in the same commit
+        as the events."""
         ...
 
-    def learn(self, records: Sequence[Recorded]) -> None:
-        """Take note of committed events, which come in the order of the log and without gaps."""
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        """Handle committed events. They come in log order without gaps."""
         ...
 
     def resume(self) -> None:
-        """Take up again after commands were dropped with a failed write: report anew whatever was reported since the
-        write failed, or may have been lost with it."""
+        """Continue after a failed write dropped commands. Report again everything that may have been lost with it."""
         ...
 
     async def stop(self) -> None:
-        """Stop reporting and release what is held."""
+        """Stop reporting and release all resources."""
         ...

@@ -1,6 +1,6 @@
-"""Every command: the module that has it, and what it is for.
+"""All commands with their modules and summaries.
 
-It stands by itself so that `topicwright --help` loads no command, and another only its own.
+Separate from the modules, so that `topicwright --help` loads no command, and a command loads only its own module.
 """
 
 from __future__ import annotations
@@ -12,65 +12,67 @@ from typing import Final, NamedTuple
 
 
 class Command(NamedTuple):
-    """The module of this package with `register`, and a summary in some words."""
+    """A module of this package with a `register` function, and a summary."""
 
     module: str
     summary: str
 
     @property
     def headline(self) -> str:
-        """The summary as the beginning of a sentence; names as Kafka keep their capitals."""
+        """The summary with a capital first letter."""
         return self.summary[:1].upper() + self.summary[1:]
 
 
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {
-        "serve": Command("serve", "a controller with its log in one process"),
-        "gateway": Command("gateway", "answer clients, while workers decide"),
-        "worker": Command("worker", "decide, over Kafka; any number of them share the work"),
-        "join": Command("quorum", "vote among the controllers of a Kafka cluster"),
-        "demo": Command("demo", "a story in a minute: create, refuse, dry-run, explain"),
+        "serve": Command("serve", "run a controller with its log in one process"),
+        "gateway": Command("worker", "answer clients, while workers decide"),
+        "worker": Command(
+            "worker", "decide commands, with the log in Kafka; any number of workers share the partitions"
+        ),
+        "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
+        "demo": Command("flags", "see it all in a minute: create, refuse, dry-run, explain"),
     },
-    "look": {
-        "topics": Command("reads.topics", "list topics, or show one, now or as it was"),
-        "events": Command("reads.events", "the log, event by event"),
-        "explain": Command("reads.explain", "why a topic is as it is, or how a request went"),
-        "requests": Command("reads.requests", "who requested what, and how it went"),
-        "brokers": Command("reads.brokers", "the brokers, live and fenced, and why"),
-        "settings": Command("reads.brokers", "the settings that decide"),
-        "diff": Command("reads.diff", "what is different between two moments"),
-        "quorum": Command("quorum", "who votes among the controllers, and how far they are"),
+    "read": {
+        "topics": Command("reads.topics", "list topics, or show one, now or in the past"),
+        "events": Command("reads.events", "list the events of the log, or follow it"),
+        "explain": Command("reads.topics", "explain why a topic is as it is, or what became of a request"),
+        "requests": Command("reads.requests", "list requests with their senders and outcomes, newest first"),
+        "brokers": Command("reads.brokers", "list brokers, live and fenced, with the reason"),
+        "settings": Command("reads.brokers", "list the settings that decisions depend on"),
+        "diff": Command("reads.brokers", "compare the cluster at two points in time"),
+        "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
     },
     "change": {
-        "topic": Command("topic", "create, delete, alter or grow a topic"),
-        "users": Command("users", "add, list and remove those who can log in"),
-        "leave": Command("quorum", "take a voter out of a quorum of controllers"),
-        "adopt": Command("adopt", "take over a running cluster from Kafka's own controller"),
-        "restore": Command("adopt", "rebuild a lost controller from a broker's copy of the metadata log"),
-        "restore-topic": Command("worker", "write the events topic back to Kafka from folders of workers and gateways"),
-        "handback": Command("adopt", "give a cluster back to Kafka's own controller"),
-        "backup": Command("adopt", "copy a log to a folder or an object store, beside its service"),
-        "recover": Command("adopt", "make a data folder of a backup or an archive, of any moment"),
+        "topic": Command("reads.topics", "create, delete, alter or grow a topic"),
+        "users": Command("flags", "add, list and remove users"),
+        "leave": Command("flags", "remove a voter from a KRaft quorum"),
+        "adopt": Command("flags", "take over a running cluster from Kafka's controller"),
+        "restore": Command("flags", "rebuild a lost controller from a broker's copy of the metadata log"),
+        "restore-topic": Command("worker", "restore the events topic in Kafka from folders of workers and gateways"),
+        "handback": Command("flags", "hand a cluster back to Kafka's controller"),
+        "backup": Command("flags", "copy the log of a running service to a folder or an object store"),
+        "recover": Command("flags", "create a data folder from a backup or an archive, as of any point in time"),
     },
-    "prove": {
-        "prove": Command("reads.prove", "prove to others what stands in the log"),
-        "verify": Command("reads.verify", "check a proof, or that a whole log is what it was"),
-        "replay": Command("replay", "rebuild, prove and question the history, with Spark or --local"),
-        "check": Command("check", "check settings and rules files, without a server"),
+    "verify": {
+        "prove": Command("flags", "write a proof that events are in the log"),
+        "verify": Command("flags", "verify a proof, or a whole log against its signed heads"),
+        "replay": Command("replay", "rebuild, check and query the history, with Spark or --local"),
+        "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {
-        "context": Command("context", "name the services that commands read and change"),
-        "completion": Command("completion", "complete commands, flags and names in bash, zsh or fish"),
+        "context": Command("context_command", "name the services that commands read and change"),
+        "completion": Command("completion", "print the script that completes commands in bash, zsh or fish"),
     },
 }
 COMMANDS: Final[Mapping[str, Command]] = {name: one for group in GROUPS.values() for name, one in group.items()}
 
 Parsers = argparse._SubParsersAction
-"""Where a module adds its commands."""
+"""The sub-parsers to which a module adds its commands."""
 
 
 def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    """A function of a module of this package, which is loaded only when it is called."""
+    """A function of this package whose module is loaded when it is called."""
 
     def run(options: argparse.Namespace) -> int:
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"controller.cli.{module}"), function)
@@ -80,7 +82,7 @@ def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
 
 
 def in_groups() -> str:
-    """All commands with their summaries, for the help."""
+    """The commands with their summaries, for the help."""
     width = max(map(len, COMMANDS))
     lines = []
     for group, commands in GROUPS.items():

@@ -1,6 +1,6 @@
-"""`topicwright completion`: what a shell has to know to complete commands, flags, names and files.
+"""`topicwright completion`: print the script that completes commands, flags and names in a shell.
 
-The shell runs `topicwright` itself on Tab (argcomplete), so what it offers is what the release at hand understands.
+On Tab the shell runs `topicwright` itself (argcomplete), so completions always match the installed release.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "completion",
-        description=f"Print a script: {COMMANDS['completion'].summary}.",
+        description=f"{COMMANDS['completion'].headline}.",
         epilog=HOW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -37,7 +37,7 @@ def _print_script(options: argparse.Namespace) -> int:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell how its line may go on, and end the process; returns where no shell wants to know."""
+    """Answer a shell's request for completions and exit; return if there is none."""
     import argcomplete
 
     argcomplete.autocomplete(parser)

@@ -1,109 +1,96 @@
-"""`topicwright context`: names for the services that commands read and change."""
+"""Contexts: names for services, kept in the user's configuration folder.
+
+A command reads the first of `--http`, `--context`, TOPICWRIGHT_HTTP, TOPICWRIGHT_CONTEXT, the context in use, and
+127.0.0.1:8080. A context has an address and the path of a --command-config file (never a secret itself). The file is
+`topicwright/contexts.json` in XDG_CONFIG_HOME, else in ~/.config.
+"""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from controller.cli.commands import COMMANDS, Parsers
-from controller.cli.reads.completing import completed_by, context_names
-from controller.cli.terminal.contexts import CONTEXT, HTTP, NAME, Context, ContextError, Contexts, file, read, write
-from controller.cli.terminal.printing import add_output, show
-from controller.cli.terminal.usage import complain, in_words
-
-DONE, NOT_THERE = 0, 1
-
-
-def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "context",
-        description=f"{COMMANDS['context'].headline}. Without one in use that is 127.0.0.1:8080; "
-        f"--http, --context, {HTTP} and {CONTEXT} go before it.",
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="all contexts; * marks the one in use")
-    add_output(listing)
-    adding = actions.add_parser("add", help="name a service, or change what a name stands for")
-    adding.add_argument("name", type=_name, metavar="NAME")
-    adding.add_argument("--http", type=_address, required=True, metavar="HOST:PORT", help="or https://HOST:PORT")
-    adding.add_argument("--command-config", metavar="FILE", help="how to log in there")
-    using = actions.add_parser("use", help="use a context from now on")
-    completed_by(using.add_argument("name", metavar="NAME"), context_names)
-    removing = actions.add_parser("remove", help="forget a context")
-    completed_by(removing.add_argument("name", metavar="NAME"), context_names)
-    for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
-        each.set_defaults(func=_guarded(run))
+DEFAULT_HTTP = "127.0.0.1:8080"
+HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+FILE_BYTES_MAX = 1 << 20
 
 
-def _name(text: str) -> str:
-    if not NAME.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a name of letters, digits, '.', '_' and '-', 100 at most")
-    return text
+class BackendError(Exception):
+    """No service or folder can be read; the message says what to do."""
 
 
-def _address(text: str) -> str:
-    from controller.cli.sources.http_access import http_address
-
-    http_address(text)
-    return text
+class ContextError(BackendError):
+    """An unknown context, or an invalid file of contexts."""
 
 
-def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    def guarded(options: argparse.Namespace) -> int:
-        try:
-            return run(options)
-        except ContextError as error:
-            return complain(str(error), NOT_THERE)
-        except OSError as error:
-            return complain(in_words(error))
+@dataclass(frozen=True)
+class Context:
+    """The values of --http and --command-config."""
 
-    return guarded
+    http: str
+    command_config: str | None = None
 
 
-def _list(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Contexts:
+    """All contexts by name, and the one in use."""
+
+    by_name: Mapping[str, Context] = field(default_factory=dict)
+    current: str | None = None
+
+    def named(self, name: str) -> Context:
+        """Raises ContextError."""
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name)) or "none"
+            raise ContextError(f"there is no context {name!r}; there are: {known} (topicwright context add NAME)")
+        return self.by_name[name]
+
+
+def file() -> Path:
+    """The file of contexts."""
+    home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(home) / "topicwright" / "contexts.json"
+
+
+def read() -> Contexts:
+    """All contexts. Raises ContextError."""
+    import msgspec
+
+    from events.logs.log import read_text
+
+    path = file()
+    try:
+        return msgspec.json.decode(read_text(path, FILE_BYTES_MAX), type=Contexts)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError, RecursionError) as error:
+        raise ContextError(f"{path} is not a valid file of contexts: {error}") from None
+
+
+def write(contexts: Contexts) -> None:
+    """Replace the file. Raises OSError."""
+    import msgspec
+
+    path = file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = msgspec.json.format(msgspec.json.encode(contexts))
+    fresh = path.with_suffix(f".{os.getpid()}")
+    fresh.write_bytes(content + b"\n")
+    fresh.replace(path)
+
+
+def chosen(http: str | None, context: str | None) -> Context:
+    """The service that the flags, the environment, or the file name. Raises ContextError."""
+    if http is not None:
+        return Context(http)
+    if context is not None:
+        return read().named(context)
+    if os.environ.get(HTTP):
+        return Context(os.environ[HTTP])
     contexts = read()
-    rows = [
-        ("*" if name == contexts.current else "", name, one.http, one.command_config or "-")
-        for name, one in sorted(contexts.by_name.items())
-    ]
-    answer = {
-        "current": contexts.current,
-        "contexts": {name: one._asdict() for name, one in sorted(contexts.by_name.items())},
-    }
-    header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
-    show(
-        options,
-        answer,
-        lambda look: look.table(header, rows) if rows else [f"There are no contexts in {file()}."],
-        lambda: sorted(contexts.by_name),
-    )
-    return DONE
-
-
-def _add(options: argparse.Namespace) -> int:
-    contexts = read()
-    import os
-
-    config = None if options.command_config is None else os.path.abspath(options.command_config)
-    by_name = {**contexts.by_name, options.name: Context(options.http, config)}
-    write(Contexts(by_name, contexts.current or options.name))
-    print(f"context {options.name} is {options.http}" + ("" if contexts.current else ", and in use"))
-    return DONE
-
-
-def _use(options: argparse.Namespace) -> int:
-    contexts = read()
-    one = contexts.named(options.name)
-    write(Contexts(contexts.by_name, options.name))
-    print(f"context {options.name} is in use: {one.http}")
-    return DONE
-
-
-def _remove(options: argparse.Namespace) -> int:
-    contexts = read()
-    contexts.named(options.name)
-    left = {name: one for name, one in contexts.by_name.items() if name != options.name}
-    write(Contexts(left, None if contexts.current == options.name else contexts.current))
-    print(f"context {options.name} is forgotten")
-    return DONE
+    name = os.environ.get(CONTEXT) or contexts.current
+    return Context(DEFAULT_HTTP) if name is None else contexts.named(name)

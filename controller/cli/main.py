@@ -11,16 +11,14 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from controller.cli.arguments import Parser, with_output
 from controller.cli.commands import COMMANDS, in_groups
-from controller.cli.terminal.parser import Parser
-from controller.cli.terminal.usage import with_output
 from controller.release import RELEASE
 
 OWNER_ALONE = 0o077
-"""What nobody but its owner may do with files that a command writes: logs and their caches hold SCRAM keys, metadata
-folders of Kafka too, exports and reports say who did what."""
+"""The umask: logs and metadata folders contain SCRAM keys, exports and reports say who did what."""
 COMPLETING = "_ARGCOMPLETE"
-"""Set by the shell that wants to know how a line may go on."""
+"""The environment variable that a shell sets to ask for completions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,13 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser(command: str = "", *, every: bool = False) -> Parser:
-    """What is understood on the command line where it begins with this command: of the others only that they are
-    there, unless `every` one is wanted in full."""
+    """The parser of one command; of the others only their names, unless `every` one is needed in full."""
     parser = Parser(
         prog="topicwright",
         description="A Kafka controller you can replay.",
         usage="topicwright [-h] [--version] COMMAND …",
-        epilog=f"{in_groups()}\n\n`topicwright COMMAND --help` says more of each.",
+        epilog=f"{in_groups()}\n\n`topicwright COMMAND --help` shows the flags of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"topicwright {RELEASE}")

@@ -25,12 +25,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from controller.cli.arguments import AGO, Parser, complain, count, moment, named, pair, with_output
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
-from controller.cli.terminal.moments import AGO, moment
-from controller.cli.terminal.parser import Parser
-from controller.cli.terminal.printing import Look, add_output, show
-from controller.cli.terminal.usage import complain, count, named, pair, with_output
+from controller.cli.output import Style, add_output, show
 from projections.replay.errors import ReplayError, message_of
 
 if TYPE_CHECKING:
@@ -229,7 +227,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     from events.codec import EventDecodeError
     from events.logs.log import LogError
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
-    from projections.rows.topics import CannotFold
+    from projections.views.topics import CannotFold
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} goes without --at: {command.without_at}")
@@ -359,12 +357,12 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _print(outcome: Outcome, arguments: argparse.Namespace) -> None:
     options = argparse.Namespace(output=arguments.printed, no_pager=arguments.no_pager)
     answer = {"found": outcome.found, **outcome.about, "rows": outcome.rows}
-    show(options, answer, lambda look: _lines(outcome, look), tuple)
+    show(options, answer, lambda style: _lines(outcome, style), tuple)
 
 
-def _lines(outcome: Outcome, look: Look) -> Iterator[str]:
+def _lines(outcome: Outcome, style: Style) -> Iterator[str]:
     if outcome.table is not None:
-        yield from look.table(outcome.table.header, outcome.table.rows)
+        yield from style.table(outcome.table.header, outcome.table.rows)
         yield ""
     yield from outcome.lines
 

@@ -1,62 +1,65 @@
-"""`topicwright serve`: a controller with its log in one process."""
+"""`topicwright serve` and `check`, and what all long-running commands share: their flags and how a start fails.
+
+`check` validates settings, policies, rules, TLS files and users as `serve` would, without starting a server.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Coroutine
+import errno
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.commands import Parsers
-from controller.cli.starting import (
-    address,
-    bootstrap,
-    refuse_taken,
-    register_process,
-    simulated_brokers,
-)
+from controller.cli.arguments import complain, error_text
+from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
+    from controller.serving.client_listeners import Address
     from controller.settings.load import ServeSettings
+
 
 DEFAULT_KAFKA = "127.0.0.1:9092"
 KRAFT = "kraft"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the command."""
+    """Add the commands."""
+    _register_check(commands)
     parser = register_process(
         commands,
         "serve",
         _serve,
         http="127.0.0.1:8080",
         data="topicwright-data",
-        kept="the log",
+        content="the log",
     )
     parser.add_argument(
         "--kafka",
         type=address,
         metavar="HOST:PORT",
-        help=f"where to answer Kafka clients, unless the setting listeners says it; default {DEFAULT_KAFKA}",
+        help=f"listen here for Kafka clients, unless the setting `listeners` is given; default {DEFAULT_KAFKA}",
     )
     parser.add_argument(
         "--brokers",
-        type=_fleet,
+        type=_brokers,
         default="simulated:3",
-        metavar="FLEET",
-        help="who carries decisions out: simulated:N, kraft for real brokers, or cluster:HOST:PORT[,…] for a Kafka "
+        metavar="BROKERS",
+        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
         "cluster; default %(default)s",
     )
     parser.add_argument(
         "--metadata-version",
         type=_metadata_version,
         metavar="LEVEL",
-        help="with kraft: the level of metadata.version, such as 30; default the highest that all brokers share",
+        help="with kraft: level of metadata.version, such as 30; default: the highest that all brokers support",
     )
-    parser.add_argument("--hints", action="store_true", help="say what to type next, once ready")
+    parser.add_argument("--hints", action="store_true", help="once ready, print commands to try")
 
 
-def _fleet(text: str) -> int | str:
-    """So many simulated brokers, `kraft`, or the bootstrap addresses of a cluster."""
+def _brokers(text: str) -> int | str:
+    """The number of simulated brokers, `kraft`, or the bootstrap addresses of a target cluster."""
     kind, _, rest = text.partition(":")
     count = simulated_brokers(text)
     if text == KRAFT or count is not None:
@@ -91,9 +94,9 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
     is_kraft = options.brokers == KRAFT
     _check_node_id(settings, options.brokers)
     if settings.listeners and options.kafka is not None:
-        raise SettingsError("the addresses for Kafka clients are given by --kafka or by listeners, not by both")
+        raise SettingsError("give either --kafka or the setting listeners")
     if options.metadata_version is not None and not is_kraft:
-        raise SettingsError("--metadata-version is of real brokers: it goes with --brokers kraft")
+        raise SettingsError("--metadata-version needs --brokers kraft")
     kafka = options.kafka or address(DEFAULT_KAFKA)
     refuse_taken(settings, kafka=None if settings.listeners else kafka, http=options.http)
     return serve(
@@ -117,5 +120,172 @@ def _check_node_id(settings: ServeSettings, brokers: int | str) -> None:
     if isinstance(brokers, int) and settings.simulated_broker_listeners and 1 <= settings.node_id <= brokers:
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a simulated broker (1 to {brokers}); with "
-            "simulated.broker.listeners=true the controller is a node beside them: choose another"
+            "simulated.broker.listeners=true the controller is a node of its own: choose another id"
         )
+
+
+Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
+"""Returns the main loop of a process, given flags and settings; the loop returns the exit code."""
+
+DEFAULT_LISTEN = "127.0.0.1:9093"
+
+
+def register_process(
+    commands: Parsers[argparse.ArgumentParser], name: str, start: Start, *, http: str, data: str, content: str
+) -> argparse.ArgumentParser:
+    """Add a command that runs until it is stopped. `content` describes its data folder in the help."""
+    parser = commands.add_parser(name, description=f"{COMMANDS[name].headline}.")
+    parser.add_argument(
+        "--http", type=address, default=http, metavar="HOST:PORT", help="listen here for HTTP; default %(default)s"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(data), metavar="DIR", help=f"data folder for {content}; default ./%(default)s"
+    )
+    register_settings(parser)
+    parser.set_defaults(func=lambda options: _run(start, options))
+    return parser
+
+
+def register_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for settings."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file with settings, named as in Kafka")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+
+
+def register_kafka(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the Kafka cluster that stores the log."""
+    parser.add_argument(
+        "--bootstrap", type=bootstrap, required=True, metavar="HOST:PORT[,…]", help="Kafka cluster that stores the log"
+    )
+    parser.add_argument("--kafka-properties", metavar="FILE", help="librdkafka properties for TLS and login")
+
+
+def _run(start: Start, options: argparse.Namespace) -> int:
+    import uvloop
+
+    from controller.access.users_file import UsersFileError
+    from controller.brokers.cluster.connections import ClusterUnreachable
+    from controller.brokers.kraft.quorum.files import LogCorrupted
+    from controller.brokers.kraft.quorum.folder import FolderError
+    from controller.brokers.kraft.quorum.joining import QuorumError
+    from controller.policy.loading import PolicyLoadError
+    from controller.serving.log_lines import configure_logs
+    from controller.serving.process import warn_of_ignored, warn_of_readers
+    from controller.settings.load import SettingsError, load_settings
+    from events.logs.log import LogError
+
+    why_refused = (SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError)
+    try:
+        settings = load_settings(options.config, options.set)
+        configure_logs(settings.log_level)
+        warn_of_ignored(options.config, settings)
+        warn_of_readers(options.data, settings)
+        return uvloop.run(start(options, settings))
+    except (*why_refused, FolderError, LogCorrupted, OSError) as error:
+        return complain(error_text(error))
+
+
+def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
+    """Raise SettingsError for an address that this process cannot listen on, before it creates a folder. `addresses`
+    are by flag."""
+    from controller.serving.client_listeners import Address
+    from controller.settings.load import SettingsError
+
+    named = [(f"--{flag}", address) for flag, address in addresses.items() if address is not None]
+    named += [(f"listener {one.name}", Address(one.host, one.port)) for one in settings.listeners]
+    for source, at in named:
+        try:
+            family, kind, protocol, _, where = socket.getaddrinfo(
+                at.host or None, at.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            with socket.socket(family, kind, protocol) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(where)
+                tried.listen(1)
+        except OSError as error:
+            raise SettingsError(f"cannot listen on {at} ({source}): {_why_not_listening(error)}") from None
+
+
+def _why_not_listening(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the address is in use; give another one, or port 0 for any free port"
+    if error.errno == errno.EACCES:
+        return "permission denied; ports from 1024 on need none"
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return f"this machine does not have the address ({error.strerror})"
+    return error.strerror or str(error)
+
+
+def address(text: str) -> Address:
+    """Parse an address to listen on. Raises ArgumentTypeError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT with a port from 0 (any free one) to 65535")
+    from controller.serving.client_listeners import Address
+
+    return Address(host.strip("[]"), int(port))
+
+
+def bootstrap(text: str) -> str:
+    """Check bootstrap addresses. Raises ArgumentTypeError."""
+    for each in text.split(","):
+        host, colon, port = each.strip().rpartition(":")
+        if not colon or not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, several separated by commas")
+    return text
+
+
+def simulated_brokers(text: str) -> int | None:
+    """N of `simulated:N`; None for any other text or an N out of range."""
+    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
+
+    kind, _, count = text.partition(":")
+    is_count = kind == "simulated" and count.isdigit() and 1 <= int(count) <= SIMULATED_BROKERS_MAX
+    return int(count) if is_count else None
+
+
+def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("check", description=f"{COMMANDS['check'].headline}.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file, as for `serve --config`")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    parser.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
+    parser.set_defaults(func=lambda options: _check(options, parser))
+
+
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if options.config is None and not options.set and options.rules is None:
+        parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
+    from controller.access.users_file import UsersFileError
+    from controller.policy.loading import PolicyLoadError
+    from controller.settings.load import SettingsError
+
+    try:
+        return _checked(options)
+    except (SettingsError, PolicyLoadError, UsersFileError, OSError) as error:
+        return complain(error_text(error))
+
+
+def _checked(options: argparse.Namespace) -> int:
+    from controller.http.metrics import Metrics
+    from controller.machine.state import Cluster
+    from controller.policy.loading import SETTING, load_policies
+    from controller.policy.rules import FILE_SETTING, TopicRules
+    from controller.serving.client_listeners import Address, ClientListeners
+    from controller.settings.load import load_settings
+
+    overrides = list(options.set)
+    if options.rules is not None:
+        overrides += [f"{SETTING}={TopicRules.__module__}.{TopicRules.__name__}", f"{FILE_SETTING}={options.rules}"]
+    settings = load_settings(options.config, overrides)
+    chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
+    local = Address("127.0.0.1", 0)
+    entrance = ClientListeners(settings, local, local, Metrics(), Cluster)
+    entrance.users.close()
+    chain.close()
+    if settings.ignored:
+        print(f"ignored, because only Kafka brokers use them: {', '.join(settings.ignored)}")
+    policies = ", ".join(chain.names) or "none"
+    print(
+        f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(entrance.listeners)}"
+    )
+    return 0

@@ -1,4 +1,7 @@
-"""`topicwright worker`, one of any number of processes that decide, over Kafka; and `restore-topic`."""
+"""`topicwright worker` and `gateway`, which share a log in Kafka, and `restore-topic`.
+
+Workers decide and gateways answer clients; any number of each may run.
+"""
 
 from __future__ import annotations
 
@@ -7,47 +10,70 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.cli import starting
-from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli import serve
+from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
-    from controller.stream.worker.duties import MakeFleet
+    from controller.stream.worker.owner_tasks import MakeBrokers
     from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the command."""
-    parser = starting.register_process(
+    """Add the commands."""
+    parser = serve.register_process(
         commands,
         "worker",
         _start,
         http="127.0.0.1:8081",
         data="topicwright-worker",
-        kept="what was read of the log, so that the next start is quick",
+        content="a cache of the log, which makes the next start fast",
     )
-    starting.register_kafka(parser)
+    serve.register_kafka(parser)
     parser.add_argument(
-        "--driver", choices=DRIVERS, default=DRIVERS[0], help="what fetches commands from Kafka; default %(default)s"
+        "--driver",
+        choices=DRIVERS,
+        default=DRIVERS[0],
+        help="Kafka library; default %(default)s",
     )
     parser.add_argument(
         "--brokers",
-        type=_fleet,
+        type=_brokers,
         default="cluster",
-        metavar="FLEET",
-        help="who carries decisions out: cluster (that of --bootstrap), cluster:HOST:PORT[,…] or simulated:N; "
-        "default %(default)s",
+        metavar="BROKERS",
+        help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
+        "simulated:N: N simulated brokers; default %(default)s",
     )
 
-    restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].summary.capitalize()}.")
-    starting.register_kafka(restore)
+    restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].headline}.")
+    serve.register_kafka(restore)
     restore.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; of each partition the furthest is used"
+        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
     )
-    starting.register_settings(restore)
-    restore.set_defaults(func=later("work.restore_topic", "restore"))
+    serve.register_settings(restore)
+    restore.set_defaults(func=_restore_topic)
+    _register_gateway(commands)
+
+
+def _register_gateway(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = serve.register_process(
+        commands,
+        "gateway",
+        _start_gateway,
+        http="127.0.0.1:8080",
+        data="topicwright-gateway",
+        content="a cache of the log, which makes the next start fast",
+    )
+    serve.register_kafka(parser)
+    parser.add_argument(
+        "--kafka",
+        type=serve.address,
+        default="127.0.0.1:9092",
+        metavar="HOST:PORT",
+        help="listen here for Kafka clients; default %(default)s",
+    )
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
@@ -55,7 +81,7 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
     from controller.serving.reach_cluster import security_in
     from controller.stream.worker.service import WorkerOptions, work
 
-    starting.refuse_taken(settings, http=options.http)
+    serve.refuse_taken(settings, http=options.http)
     forward_foreign_logs()
     return work(
         WorkerOptions(
@@ -64,7 +90,7 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             data=options.data,
             settings=settings,
             make_driver=_driver(options.driver),
-            make_fleet=options.brokers.simulated,
+            make_brokers=options.brokers.simulated,
             cluster=options.brokers.cluster,
             security=security_in(options.kafka_properties, "--kafka-properties"),
         )
@@ -72,9 +98,8 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
 
 
 def _driver(name: str) -> MakeDriver:
-    """The driver of a name; Faust is only imported where it is used."""
     if name == "plain":
-        from controller.stream.worker.driver_plain import PlainDriver
+        from controller.stream.worker.driver import PlainDriver
 
         return PlainDriver
     from controller.stream.worker.driver_faust import FaustDriver
@@ -82,25 +107,87 @@ def _driver(name: str) -> MakeDriver:
     return FaustDriver
 
 
-class _Fleet(NamedTuple):
-    """Simulated brokers, or the addresses of a cluster, empty for that of --bootstrap."""
+class _Brokers(NamedTuple):
+    """Simulated brokers, or the addresses of a target cluster (empty: that of --bootstrap)."""
 
-    simulated: MakeFleet | None = None
+    simulated: MakeBrokers | None = None
     cluster: str = ""
 
 
-def _fleet(text: str) -> _Fleet:
-    count = starting.simulated_brokers(text)
+def _brokers(text: str) -> _Brokers:
+    count = serve.simulated_brokers(text)
     if count is not None:
         from controller.stream.worker.partition_brokers import PartitionBrokers
 
-        return _Fleet(simulated=lambda partition: PartitionBrokers(count, partition))
+        return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")
     if kind == "cluster":
-        return _Fleet(cluster=starting.bootstrap(rest) if colon else "")
+        return _Brokers(cluster=serve.bootstrap(rest) if colon else "")
     from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 
     raise argparse.ArgumentTypeError(
         f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
         f"{SIMULATED_BROKERS_MAX}"
     )
+
+
+def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.serving.reach_cluster import security_in
+    from controller.stream.gateway.service import GatewayOptions, run_gateway
+
+    _refuse_decisions(options.set)
+    security = security_in(options.kafka_properties, "--kafka-properties")
+    serve.refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)
+    file = settings.cluster_client_properties_file
+    return run_gateway(
+        GatewayOptions(
+            bootstrap=options.bootstrap,
+            kafka=options.kafka,
+            http=options.http,
+            data=options.data,
+            settings=settings,
+            security=security,
+            cluster_security=security if file is None else security_in(file),
+        )
+    )
+
+
+def _refuse_decisions(overrides: list[str]) -> None:
+    """Raise SettingsError for settings that only workers use. In a settings file, shared with workers, they do no
+    harm."""
+    from controller.settings.load import SettingsError
+    from controller.settings.server import BY_KEY
+
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key in BY_KEY and BY_KEY[key].decides:
+            raise SettingsError(f"--set {key}: decisions depend on it, so give it to `topicwright worker`")
+
+
+def _restore_topic(options: argparse.Namespace) -> int:
+    import asyncio
+    from functools import partial
+
+    from controller.cli.arguments import complain
+    from controller.serving.process import reached
+    from controller.serving.reach_cluster import security_in
+    from controller.settings.load import SettingsError, load_settings
+    from controller.stream.log.restoring import NotRestored, restore_topic
+    from controller.stream.log.topics import KafkaUnreachable, RequiredTopics
+    from events.logs.log import LogError
+    from projections.replay.errors import ReplayError
+
+    try:
+        wanted = RequiredTopics.of(load_settings(options.config, options.set))
+        security = security_in(options.kafka_properties, "--kafka-properties")
+        restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
+        restored = asyncio.run(
+            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
+        )
+    except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
+        return complain(str(error))
+    for one in restored:
+        lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
+        print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
+    print(f"topic {wanted.events} is restored: start workers and gateways with empty folders")
+    return 0

@@ -1,4 +1,4 @@
-"""Tasks that run beside the main work."""
+"""Background tasks of one component."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Callable, Coroutine
 
 
 class Background:
-    """Keeps tasks until they end or are stopped. What one of them raises is a bug, and goes to `on_failure`."""
+    """Holds tasks until they end or are stopped. An exception in a task is a bug, reported to `on_failure`."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something beside the rest."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait until it has ended."""
+        """Cancel all tasks and wait for their end."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
-"""Creates that wait for their topics to be complete, with nobody in this process who waits for an answer.
+"""Deadlines of pending creates that have no client connection in this process.
 
-A deadline that passes is a command like any other: what it leads to is decided in its turn. What still waits is in the
-state, so whoever takes it over takes the deadlines over.
+When a deadline passes, an ExpireRequest command is submitted. Pending creates are part of the state, so the next owner
+of the state also has their deadlines.
 """
 
 from __future__ import annotations
@@ -18,36 +18,35 @@ from events.names import RequestId, ShardKey, TopicName, shard_key
 
 
 class Deadlines:
-    """Deadlines, soonest first. `durable` finds a topic, `now_ms` gives a time that is not before a given one, and
-    `observe` puts a command."""
+    """Deadlines, soonest first. `durable` finds a topic; `now_ms` returns the time, at least the given one."""
 
     def __init__(
         self,
         durable: Callable[[ShardKey], Topic | None],
         now_ms: Callable[[int], int],
-        observe: Callable[[ExpireRequest], None],
+        submit_internal: Callable[[ExpireRequest], None],
     ) -> None:
         self._durable = durable
         self._now_ms = now_ms
-        self._observe = observe
+        self._submit_internal = submit_internal
         self._due: list[tuple[float, int, RequestId, TopicName]] = []
-        """When it is due by the clock of the event loop, which never goes back as the wall clock may; the deadline."""
+        """Heap of (due time by the loop's monotonic clock, deadline by the wall clock, request, topic)."""
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._due)
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
-        """Watch what waits, and nothing else; deadlines that have passed are due at once."""
+        """Replace all deadlines by those of these topics; passed deadlines are due at once."""
         self._due.clear()
         for key in waiting:
             topic = self._durable(key)
-            if topic is not None and topic.waiter is not None:
-                self._note(topic.waiter.deadline_ms, topic.waiter.request_id, topic.name)
+            if topic is not None and topic.pending_create is not None:
+                self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
         self._set_timer()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
-        """Note the deadlines of topics that were created, but for those that these events complete already."""
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        """Add the deadlines of created topics, except those that the same events answer."""
         first = self._due[0] if self._due else None
         events = [record.event for record in records]
         answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
@@ -55,37 +54,36 @@ class Deadlines:
             if type(event) is not TopicCreated or event.deadline_ms <= record.at_ms:
                 continue
             if (event.request_id, event.topic) not in answered:
-                self._note(event.deadline_ms, event.request_id, event.topic)
+                self._add(event.deadline_ms, event.request_id, event.topic)
         if self._due and self._due[0] is not first:
             self._set_timer()
 
     def stop(self) -> None:
-        """Watch no longer."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _note(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
+    def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
         wait_s = (deadline_ms - self._now_ms(0)) / 1000
         heappush(self._due, (asyncio.get_running_loop().time() + wait_s, deadline_ms, request_id, topic))
 
     def _set_timer(self) -> None:
         self.stop()
         if self._due:
-            self._timer = asyncio.get_running_loop().call_at(self._due[0][0], self._look)
+            self._timer = asyncio.get_running_loop().call_at(self._due[0][0], self._expire_due)
 
-    def _look(self) -> None:
+    def _expire_due(self) -> None:
         now_s = asyncio.get_running_loop().time()
         try:
             while self._due and self._due[0][0] <= now_s:
                 _, deadline_ms, request_id, name = heappop(self._due)
-                if _waits(self._durable(shard_key(name)), request_id):
+                if _is_pending(self._durable(shard_key(name)), request_id):
                     at_ms = self._now_ms(deadline_ms)
-                    self._observe(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+                    self._submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
         except LogClosed:
-            pass  # it is being recovered, or given up: what waits then begins anew
+            pass  # the log is being recovered; `begin` follows
         finally:
-            self._set_timer()  # also where the log could not be read: the other deadlines pass all the same
+            self._set_timer()  # also if the log could not be read: the other deadlines still pass
 
 
-def _waits(topic: Topic | None, request_id: RequestId) -> bool:
-    return topic is not None and topic.waiter is not None and topic.waiter.request_id == request_id
+def _is_pending(topic: Topic | None, request_id: RequestId) -> bool:
+    return topic is not None and topic.pending_create is not None and topic.pending_create.request_id == request_id

@@ -1,11 +1,10 @@
-"""Commands on which deciding raised: each fails for itself, and nothing else does.
+"""Commands on which deciding raised: each fails alone.
 
-Its client is answered UNKNOWN_SERVER_ERROR. It is counted, logged with its trace, and in the log of events as a
-refusal by the rule `fault:` and the exception; of those alike in an interval the first is logged and recorded, the
-others are counted, so that nobody fills a log with them.
+The client gets UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the
+rule `fault:EXCEPTION`. Of similar failures in an interval only the first is logged and recorded, so that no client can
+fill a log with them.
 
-What it does not do: undo what the command changed. Whoever decides goes back to the state before it
-(`projections.store.savepoint`).
+Non-goal: undoing the command's changes. The recorder restores the state (`savepoint`).
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ import msgspec
 
 from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 
 FAILED: Final = "The controller failed on this request. Its log has the cause."
 CONTROLLER: Final = "(controller)"
-"""Stands for the principal of commands that no client requested."""
+"""The principal of commands without a client."""
 INTERVAL_S: Final = 60.0
 KINDS_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 249
-"""As long as Kafka lets a topic's name be."""
+"""Kafka's limit for a topic name."""
 TRACE_CHARS_MAX: Final = 8000
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Who sent a command that failed, as permissions name it."""
+    """The requester of a failed command."""
 
     principal: str
     client_id: str | None
@@ -44,15 +43,15 @@ class Failed(msgspec.Struct, frozen=True):
     host: str = ""
 
 
-class Seldom:
-    """Lets through the first of a kind in an interval, and counts the others."""
+class LogRateLimiter:
+    """Passes the first line of a kind in an interval, and counts the others."""
 
     def __init__(self) -> None:
         self._since_s: dict[Hashable, float] = {}
         self._others: dict[Hashable, int] = {}
 
     def passes(self, kind: Hashable) -> int | None:
-        """How many of the kind were held back since the last one that passed; None if this one is held back too."""
+        """The number of lines suppressed since the last one of this kind; None if this one is suppressed too."""
         now_s = asyncio.get_running_loop().time()
         if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
             kind = None
@@ -64,56 +63,58 @@ class Seldom:
 
 
 class Faults:
-    """Takes note of commands that failed: in log lines of `log`, by `count`, and as refusals."""
+    """Reports failed commands: log lines, a counter, and refusals."""
 
     def __init__(self, log: Any, count: Callable[[str], None], refusals: RefusalRecords) -> None:
         self._log = log
         self._count = count
         self._refusals = refusals
-        self._seldom = Seldom()
+        self._log_limiter = LogRateLimiter()
 
     def note(self, command: AnyCommand, error: Exception) -> Answer:
-        """A command failed; returns what its client is answered."""
+        """Report a failed command; returns the answer for its client."""
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
         self.log(kind, command.request_id, topic, error)
-        if not isinstance(command, RecordRefusals):  # or one that fails would be recorded by the next, for ever
+        if not isinstance(
+            command, RecordRefusals
+        ):  # recording a failed RecordRefusals would submit another one, forever
             client_id = getattr(command, "client_id", None)
             who = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
             resource = f"Topic:{topic}" if topic else f"Cluster:{CLUSTER_NAME}"
             rule = f"fault:{type(error).__name__}"
-            self._refusals.note_denial(who, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
+            self._refusals.record_denial(who, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
         topic_name = getattr(command, "topic", NO_TOPIC)
         return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
 
     def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
-        """Write the log line of the first of its kind in an interval."""
-        held_back = self._seldom.passes((kind, place_of(error)))
-        if held_back is None:
+        """Write the log line, if it is the first of its kind in an interval."""
+        suppressed = self._log_limiter.passes((kind, place_of(error)))
+        if suppressed is None:
             return
         self._log.error(
             "command failed",
             command=kind,
             request=request_id,
             topic=topic,
-            why=in_short(error),
-            held_back=held_back,
+            why=one_line(error),
+            suppressed=suppressed,
             trace=trace_of(error),
         )
 
 
-def in_short(error: BaseException) -> str:
-    """An exception in one line of bounded length."""
+def one_line(error: BaseException) -> str:
+    """The exception in one line of bounded length."""
     return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
 
 
 def trace_of(error: BaseException) -> str:
-    """The end of an exception's trace, with the exception."""
+    """The end of the traceback, with the exception."""
     return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
 
 
 def place_of(error: BaseException) -> tuple[str, str, int]:
-    """What was raised, and where."""
+    """Type, file and line of the exception."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -122,11 +123,11 @@ def place_of(error: BaseException) -> tuple[str, str, int]:
 
 
 def _topic_of(command: AnyCommand) -> str:
-    """The topic of a command; empty for one of none or of many."""
+    """The topic of a command; empty for none or several."""
     several: tuple[str, ...] = getattr(command, "topics", ())
     return _plain(several[0] if len(several) == 1 else getattr(command, "topic", NO_TOPIC))
 
 
 def _plain(text: str) -> str:
-    """A client's text as any log can hold it."""
+    """The text in bounded length and valid UTF-8."""
     return text[:NAME_CHARS_MAX].encode("utf-8", "replace").decode()

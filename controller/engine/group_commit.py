@@ -1,22 +1,22 @@
-"""The machine in one process: group commit over an event log.
+"""The controller of one process: group commit over an event log.
 
-Flow of a command: inbox -> decide and apply, in order, with what brokers say at once -> one atomic write of events
-and state -> fsync in a thread (`flushing`) -> answers, fleet, log lines. Commands that arrive during an fsync form the
-next commit, so the more load, the more commands share one.
+Path of a command: inbox -> decide and apply, in order, with the brokers' immediate commands -> one atomic write of
+events and state -> fsync in a thread -> answers, brokers, log lines. Commands that arrive during an fsync form the next
+commit, so under load many commands share one fsync.
 
 Constraints:
-- nobody is answered, and no reader sees anything, before it is durable;
-- the loop stays free during the fsync, and one slice of deciding is bounded;
-- time, threads and the log come as arguments, so that a simulator can drive this very code;
-- after a failed write everything in flight is answered KAFKA_STORAGE_ERROR, and health is not-ready until the log can
-  be written again (`storage`);
-- where the log is replicated, and another process leads, nothing is decided: what that one commits is taken and shown,
-  and requests are answered NOT_CONTROLLER;
+- a result is durable before a client is answered and before a reader sees it;
+- the event loop stays free during the fsync, and one slice of deciding is bounded;
+- time, threads and the log are arguments, so that a simulator can drive this code;
+- after a failed write all requests in flight get KAFKA_STORAGE_ERROR, and health is not-ready until the log can be
+  written again (`storage`);
+- if the log is replicated and another process leads, nothing is decided here: the leader's commits are applied, and
+  requests get NOT_CONTROLLER;
 - a command on which deciding raises fails alone (`faults`);
-- after any other bug nothing more is decided: everything in flight is answered UNKNOWN_SERVER_ERROR, `failed` is set,
-  and who runs the controller ends the process.
+- after any other bug nothing more is decided: all requests in flight get UNKNOWN_SERVER_ERROR, `failed` is set, and the
+  caller of `start` must exit the process.
 
-What it does not do: it knows neither Kafka's wire nor HTTP, and it decides nothing itself.
+Non-goals: it knows neither Kafka's protocol nor HTTP, and it makes no decision itself.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Fleet, LeadLost, Replication
-from controller.controller_api import Reply, Standing
+from controller.brokers.port import Brokers, LeadLost, Replication
+from controller.controller_api import ControllerStatus, Reply
 from controller.engine import replies
 from controller.engine.background import Background
-from controller.engine.consulting import Clears, consulted, put_again
 from controller.engine.deadlines import Deadlines
-from controller.engine.decider import Decider
+from controller.engine.decider import Decider, DryRunner, restamped, with_verdicts
 from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
+from controller.engine.reconciler import Reconciler
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.reports import Reports
-from controller.engine.reviews import Reviews
 from controller.engine.stamps import Stamps
 from controller.engine.storage import Flush, Storage
 from controller.machine.commands.commands import (
@@ -46,7 +45,7 @@ from controller.machine.commands.commands import (
     ChangeSettings,
     ClientCommand,
     ExpireRequest,
-    ReviewTopics,
+    ReconcileTopics,
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
@@ -61,19 +60,19 @@ from projections.store.store import TopicStore
 
 COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
-STRAIGHT_MAX = 4
-"""So many commits in a row may have the loop wait for the disk before others have their turn."""
+TAKES_WITHOUT_YIELD_MAX = 4
+"""Commits in a row that may block the event loop on the disk before other tasks run."""
 POLICIES_CLOSE_S = 1.0
-"""How long the `close` of policies may take before the controller ends without."""
+"""Time limit for the `close` of policies when the controller stops."""
 
 
 class Controller:
-    """One controller: takes commands, decides, records, answers."""
+    """Decides commands, records the events, and answers."""
 
     def __init__(
         self,
         log: EventLog,
-        fleet: Fleet,
+        brokers: Brokers,
         *,
         boot_id: str,
         clock_ms: Callable[[], int],
@@ -81,20 +80,20 @@ class Controller:
         flush_alone: Flush | None = None,
         reports: Reports,
         policies: PolicyJudge | None = None,
-        cluster: Clears | None = None,
+        cluster: DryRunner | None = None,
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
         projector: Projector = EVENTS_ALONE,
         replication: Replication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:
-        """`flush_alone` is for a command that waits alone; `clock_s` measures commits, None: the loop's own clock."""
+        """`flush_alone` is for a commit of a single command. `clock_s` measures commits; the default is the loop's."""
         self.cluster_id = log.cluster_id
-        self.fleet = fleet
+        self.brokers = brokers
         self.reports = reports
         self.replies = Replies()
         self.failed = asyncio.Event()
-        self._taken_up = asyncio.Event()
+        self._deciding = asyncio.Event()
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
         self._storage = Storage(log, flush, flush_alone or flush, projector, replication, partitions_cached)
@@ -103,55 +102,54 @@ class Controller:
         self._inbox = Inbox()
         self._task: asyncio.Task[None] | None = None
         self._clock_s = clock_s or _loop_s
-        self._decide_by: tuple[Configs, str] = ((), "")
-        """Settings and release, from the start on."""
+        self._recorded_settings: tuple[Configs, str] = ((), "")
+        """Settings and release of this process."""
         if replication is not None:
             replication.on_lost = self._inbox.interrupt
         stamps = Stamps(boot_id, clock_ms, self._storage.recorder.last_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
         background = Background(self._fail)
         self.background, self._end_background = background.begin, background.stop
-        self.refusals = RefusalRecords(stamps, self.observe)
+        self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
         self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
-        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.observe)
-        """Of creates whose client went with another process, or was answered a storage error."""
-        self._reviews = Reviews(lambda: self.store, self._review, self.decided, self.background)
+        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
+        """Deadlines of pending creates whose client connection is gone or got a storage error."""
+        self._reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
 
     # --- life
 
     async def start(self, settings: Configs, release: str) -> None:
-        """Begin to decide: record the settings if they changed, take up what a dead process left waiting. Where another
-        leads, that is when this process does."""
-        self._decide_by = settings, release
+        """Begin to decide: record the settings if they changed, and watch the deadlines of pending creates. If another
+        process leads, this happens when this one becomes leader."""
+        self._recorded_settings = settings, release
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
-            self._take_up()
-        self.fleet.start(self)
-        self._reviews.sweep()
+            self._begin_deciding()
+        self.brokers.start(self)
+        self._reconciler.sweep()
 
-    def _take_up(self) -> None:
-        settings, release = self._decide_by
+    def _begin_deciding(self) -> None:
+        settings, release = self._recorded_settings
         cluster = self.state.cluster
-        at_ms = self.now_ms(self._storage.recorder.last_ms)  # what others decided may be ahead of the clock here
+        at_ms = self.now_ms(self._storage.recorder.last_ms)  # the clock of an earlier leader may be ahead of ours
         if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
             request_id = self.new_request_id("settings")
-            self.observe(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
+            self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
         self._deadlines.begin(self.state.waiting)
-        self._taken_up.set()
+        self._deciding.set()
 
-    async def taken_up(self) -> None:
-        """Wait until this process decides, or cannot."""
-        waiting = [asyncio.ensure_future(each.wait()) for each in (self._taken_up, self.failed)]
+    async def until_deciding(self) -> None:
+        """Wait until this process decides, or has failed."""
+        waiting = [asyncio.ensure_future(each.wait()) for each in (self._deciding, self.failed)]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
 
     async def stop(self) -> None:
-        """Decide and answer what has been taken, then end. Creates that still wait stay in the log for the next
-        start."""
-        await self.fleet.stop()
-        self._reviews.stop()
+        """Decide and answer the commands in the inbox, then end. Pending creates stay in the log for the next start."""
+        await self.brokers.stop()
+        self._reconciler.stop()
         self.refusals.stop()
         self._inbox.close()
         if self._task is not None:
@@ -164,16 +162,15 @@ class Controller:
                 self.reports.policy_close_failed(failure)
 
     def _fail(self, error: BaseException) -> None:
-        """A bug: decide nothing more, leave nobody waiting, have the process ended."""
+        """Handle a bug: stop deciding, answer every request, and signal that the process must exit."""
         if self.failure is None:
             self.failure = error
             self.reports.controller_failed(error)
-            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
+            self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
 
-    def _give_up(self, code: ErrorCode, message: str) -> None:
-        """Drop what was put, and answer all that is in flight."""
+    def _fail_all(self, code: ErrorCode, message: str) -> None:
         self._inbox.drop_all()
         self.replies.fail_all(code, message)
 
@@ -181,17 +178,17 @@ class Controller:
 
     @property
     def store(self) -> TopicStore:
-        """Topics, brokers and settings; its durable view is what may be seen."""
+        """Topics, brokers and settings. Readers use its durable view."""
         return self._storage.store
 
     @property
     def state(self) -> State:
-        """The state that is decided on."""
+        """The state that `decide` uses; ahead of the durable view during a commit."""
         return self._storage.state
 
     @property
     def storage_error(self) -> str | None:
-        """Why the log cannot be written now; None when it can."""
+        """The reason why the log cannot be written now, or None."""
         return self._storage.error
 
     @property
@@ -199,33 +196,32 @@ class Controller:
         """The offset of the newest durable event, -1 in an empty log."""
         return Offset(self._storage.log.durable_offset - 1)
 
-    def has_waiting_topics(self) -> bool:
-        """Whether a topic is not complete yet, so that confirmations matter."""
+    def has_pending_creates(self) -> bool:
+        """True if a create is pending, so that brokers' confirmations matter."""
         return bool(self.state.waiting)
 
-    def standing(self) -> Standing:
-        """How the controller stands now."""
+    def status(self) -> ControllerStatus:
         waiting, open_now = len(self.state.waiting), len(self.replies)
-        return Standing(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
+        return ControllerStatus(self._storage.log.durable_offset, waiting, open_now, self.storage_error, self.failure)
 
-    def is_settled(self) -> bool:
-        """Whether every topic has been looked at since the last broker came or went."""
-        return self._reviews.idle
+    def is_reconciled(self) -> bool:
+        """True if every topic has been reconciled since the last broker change."""
+        return self._reconciler.idle
 
-    def observe(self, command: AnyCommand) -> None:
-        """Put a command that nobody waits for. Dropped while the log cannot be written, while another process leads,
-        and after a failure."""
+    def submit_internal(self, command: AnyCommand) -> None:
+        """Submit a command that has no waiting client. It is dropped while the log cannot be written, while another
+        process leads, and after a failure."""
         if self.storage_error is None and self.failure is None and self._storage.leads:
-            self._inbox.put((command,))
+            self._inbox.enqueue((command,))
 
     async def decided(self) -> None:
-        """Wait until all that was put so far is decided and durable, or was dropped with a failed write."""
+        """Wait until all commands submitted so far are durable, or dropped because of a failed write."""
         await self._inbox.decided()
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Put the commands of one request, one a topic.
+        """Submit the commands of one request, one for each topic.
 
-        With `timeout_ms` above 0 creates that are not complete by then are answered REQUEST_TIMED_OUT.
+        With `timeout_ms` above 0, creates that are not complete by then get REQUEST_TIMED_OUT.
         """
         pending = self.replies.expect(commands)
         refusal = self._refusal()
@@ -235,7 +231,7 @@ class Controller:
         if timeout_ms > 0:
             deadline_ms = commands[0].at_ms + timeout_ms
             pending.when_late(timeout_ms / 1000, lambda: self.background(self._expire(pending, deadline_ms)))
-        self._inbox.put(commands)  # type: ignore[arg-type]
+        self._inbox.enqueue(commands)  # type: ignore[arg-type]
         return pending.future
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
@@ -252,9 +248,9 @@ class Controller:
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
         for topic in pending.unanswered():
             at_ms = self.now_ms(deadline_ms)
-            self.observe(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
+            self.submit_internal(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
-        # What is still unanswered is at the policies or at the cluster; `_consult` will find its time used up.
+        # The rest still waits for policies or the target cluster; `_request_approval` will find its timeout used up.
         why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
         self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
 
@@ -272,46 +268,50 @@ class Controller:
             self._fail(error)
 
     async def _may_decide(self) -> bool:
-        """Whether there is something to decide; False at the end. As long as another leads, take what it commits."""
+        """Wait until this process may decide, applying the leader's commits meanwhile. False when stopping."""
         while not self._storage.leads:
-            self._give_up(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
+            self._fail_all(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
             try:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
-                    self._storage.show()
-                    self.fleet.learn(records)
+                    self._storage.publish()
+                    self.brokers.on_events(records)
             except LogError as error:
-                await self._storage_failed(error)  # then it follows again, from where the log is
+                await self._storage_failed(error)  # then it follows again from the end of the log
             else:
                 if self._storage.leads:
-                    self._take_up()
-                    self.fleet.resume()
-                    self._reviews.sweep()
-                    await asyncio.sleep(0)  # a lead that is lost again and again must not keep the loop
+                    self._begin_deciding()
+                    self.brokers.resume()
+                    self._reconciler.sweep()
+                    await asyncio.sleep(0)  # leadership that is lost repeatedly must not block the event loop
             if self._inbox.closed.is_set() and not self._storage.leads:
                 return False
         return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
         decided = self._decider.decide(self._storage.recorder, commands)
-        if decided.left:
-            self._inbox.put_back(decided.left)
+        if decided.deferred:
+            self._inbox.return_to_head(decided.deferred)
         if decided.records:
-            self._decider.add(self._storage.recorder, self.fleet.at_once(decided.records), decided)
+            self._decider.add(self._storage.recorder, self.brokers.immediate_commands(decided.records), decided)
             started_s = self._clock_s()
             try:
-                await self._storage.write(len(commands) == 1 and self._inbox.straight < STRAIGHT_MAX)
+                await self._storage.write(
+                    len(commands) == 1 and self._inbox.takes_without_yield < TAKES_WITHOUT_YIELD_MAX
+                )
             except LogError as error:
                 await self._storage_failed(error)
                 return
             except LeadLost:
                 return
-            self.reports.committed(len(commands) - len(decided.left), len(decided.records), self._clock_s() - started_s)
+            self.reports.committed(
+                len(commands) - len(decided.deferred), len(decided.records), self._clock_s() - started_s
+            )
         else:
             await asyncio.sleep(0)
-        self._storage.show()
-        for _, together in groupby(decided.consult, lambda command: command.request_id):
-            self.background(self._consult(tuple(together)))
+        self._storage.publish()
+        for _, together in groupby(decided.needs_approval, lambda command: command.request_id):
+            self.background(self._request_approval(tuple(together)))
         for answer in decided.answers:
             self.replies.resolve(answer)
         if decided.records:
@@ -319,52 +319,52 @@ class Controller:
 
     def _notify(self, records: list[Recorded]) -> None:
         self.reports.decided(records)
-        self.fleet.learn(records)
-        self._reviews.learn(records)
+        self.brokers.on_events(records)
+        self._reconciler.on_events(records)
 
     async def _storage_failed(self, error: LogError) -> None:
-        """Answer everything in flight, and decide nothing until the log can be written again."""
+        """Answer all requests in flight, then wait until the log can be written again."""
         self.reports.storage_failed(str(error))
-        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
+        self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
         survivors = await self._storage.recover(error, self._inbox.closed)
         if survivors is None:
             return
         self.reports.storage_recovered(self._storage.log.next_offset)
         if self._storage.leads:
-            self._take_up()  # the settings, too: what was to record them may be what could not be written
-        self.fleet.resume()
+            self._begin_deciding()  # also the settings: the failed write may have been theirs
+        self.brokers.resume()
         if survivors:
             self._notify(survivors)
-        self._reviews.sweep()
+        self._reconciler.sweep()
 
-    # --- what its parts need of it
+    # --- callbacks of its parts
 
-    async def _consult(self, commands: Sequence[TopicCommand]) -> None:
-        """Ask the policies, and the cluster, about the topics of one request, and put them again with their words."""
+    async def _request_approval(self, commands: Sequence[TopicCommand]) -> None:
+        """Get the verdicts of policies and target cluster on one request, and resubmit its commands with them."""
         recoveries = self._storage.recoveries
         try:
-            judged = await consulted(commands, self.state, self._policies, self._cluster)
+            judged = await with_verdicts(commands, self.state, self._policies, self._cluster)
         except PolicyRunnerClosed:
-            return  # the service stops: nothing may be decided any more, and connections close without an answer
+            return  # the process is stopping: connections close without an answer
         except Exception as error:
             self._fail_alone(commands, error)
             return
-        if self._storage.recoveries == recoveries:  # else its client was answered KAFKA_STORAGE_ERROR meanwhile
+        if self._storage.recoveries == recoveries:  # else the client got KAFKA_STORAGE_ERROR
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
-                self.observe(put_again(command, now_ms, left_ms))  # type: ignore[arg-type]
+                self.submit_internal(restamped(command, now_ms, left_ms))  # type: ignore[arg-type]
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
-        """Something raised on commands that were consulted about together: the one at fault fails."""
+        """One of these commands raised. Repeat each alone, so that only that one fails."""
         if len(commands) == 1:
             self.replies.resolve(self._faults.note(commands[0], error))  # type: ignore[arg-type]
         else:
             for command in commands:
-                self.background(self._consult((command,)))
+                self.background(self._request_approval((command,)))
 
-    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("review")
-        self.observe(ReviewTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
+    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("reconcile")
+        self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     def _durable(self, key: ShardKey) -> Topic | None:
         return self.store.durable(key)

@@ -1,7 +1,7 @@
-"""Who waits for which answers.
+"""Requests in flight and their answers.
 
-A pending request is one client request with a command for each of its topics; it is replied to when each command is
-answered. Answers come from decisions, after their events are durable.
+A pending request is one client request with a command for each of its topics. Its reply is complete when every command
+is answered. Answers come from decisions, after their events are durable.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from events.names import RequestId, TopicName
 
 MS_MAX: Final = 2**31 - 1
 """The longest timeout that a request can have."""
-STORAGE_FAILED = "The controller cannot write its log: whether this was done is not known. Try again later."
-CONTROLLER_FAILED = "The controller failed: whether this was done is not known. Its log has the cause."
-LEAD_LOST = "This controller leads no longer: whether this was done is not known. The one that leads knows."
-ANOTHER_LEADS = "Another controller leads."
-CONTROLLER_STOPS = "This controller is stopping and takes no more requests."
-STILL_JUDGED = "The create-topic policies have not judged the topic in time; it may be created later."
-STILL_CARRIED_OUT = "The cluster has not answered, or not carried this out, in time; it may be done later."
+STORAGE_FAILED = "The controller cannot write its log. It is unknown whether this was done. Try again later."
+CONTROLLER_FAILED = "The controller failed. It is unknown whether this was done. Its log has the cause."
+LEAD_LOST = "This controller lost leadership. It is unknown whether this was done. The new leader knows."
+ANOTHER_LEADS = "Another controller is the leader."
+CONTROLLER_STOPS = "This controller is stopping and accepts no more requests."
+STILL_JUDGED = "The create-topic policies have not returned a verdict in time. The topic may be created later."
+STILL_CARRIED_OUT = "The target cluster has not completed this in time. It may be done later."
 
 
 class PendingRequest:
-    """One request on its way; `future` gets the reply, with the answers in the order of the commands."""
+    """A request in flight. `future` gets the reply, with the answers in the order of the commands."""
 
     __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_s")
 
@@ -48,21 +48,20 @@ class PendingRequest:
         return [topic for topic, number in self.index.items() if self.answers[number] is None]
 
     def when_late(self, after_s: float, work: Callable[[], object]) -> None:
-        """Do something if the request is still on its way after some seconds."""
+        """Call `work` if the request is still in flight after this time."""
         self._timer = asyncio.get_running_loop().call_later(after_s, work)
 
     def left_s(self) -> float:
-        """How much time is left until then; infinite without such a time."""
+        """Remaining time until `when_late` calls; infinite without it."""
         return inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
 
     def end(self) -> None:
-        """The request is on its way no more."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 class Replies:
-    """The requests that are on their way, by id."""
+    """The requests in flight, by id."""
 
     def __init__(self) -> None:
         self._pending: dict[RequestId, PendingRequest] = {}
@@ -71,26 +70,26 @@ class Replies:
         return len(self._pending)
 
     def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
-        """Wait for the answers to the commands of one request; their topics must be distinct."""
+        """Register the commands of one request; their topics must be distinct."""
         pending = PendingRequest(commands)
         self._pending[pending.request_id] = pending
         return pending
 
     def left_ms(self, request_id: RequestId) -> int:
-        """How much of a request's timeout is left; nothing once it is answered."""
+        """Remaining timeout of a request; 0 once it is answered."""
         pending = self._pending.get(request_id)
         return 0 if pending is None else int(max(0.0, min(pending.left_s() * 1000, MS_MAX)))
 
     def throttle(self, request_id: RequestId, wait_ms: int) -> None:
-        """The reply is to say that the quota of the request's sender is exhausted for so long from now."""
+        """Set the throttle time of the reply, from now."""
         pending = self._pending.get(request_id)
         if pending is not None:
             until_s = asyncio.get_running_loop().time() + wait_ms / 1000
             pending.throttled_until_s = max(pending.throttled_until_s, until_s)
 
     def resolve(self, answer: Answer) -> None:
-        """Take an answer; the last one of a request completes it. Answers that nobody waits for are dropped: their
-        client is gone, or they belong to a process that died."""
+        """Add an answer; the last one completes the request. Answers without a pending request are dropped: the client
+        is gone, or another process received the request."""
         pending = self._pending.get(answer.request_id)
         if pending is None:
             return
@@ -103,17 +102,17 @@ class Replies:
             self._finish(pending)
 
     def fail(self, pending: PendingRequest, code: ErrorCode, message: str) -> None:
-        """Answer what is unanswered of a request with one error."""
+        """Give one error to every unanswered topic of a request."""
         for topic in pending.unanswered():
             self.resolve(Answer(pending.request_id, topic, int(code), message))
 
     def fail_all(self, code: ErrorCode, message: str) -> None:
-        """Answer everything that is on its way with one error."""
+        """Give one error to all requests in flight."""
         for pending in list(self._pending.values()):
             self.fail(pending, code, message)
 
     def abandon_all(self) -> None:
-        """Give up without an answer: whoever waits for one is cancelled."""
+        """Cancel all requests in flight without an answer."""
         for pending in self._pending.values():
             pending.end()
             pending.future.cancel()

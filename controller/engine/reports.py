@@ -1,4 +1,4 @@
-"""What the controller says about itself: one log line a decision, and figures for Prometheus."""
+"""Log lines of decisions, and metrics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from events.catalog import Recorded
 
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
-"""The rule that rejected a create, by request and topic."""
+"""The rejecting rule of a create, by request and topic."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Figures(Protocol):
-    """What is counted and measured; see `controller.http.metrics`."""
+    """Port of the metrics, implemented by `controller.http.metrics`."""
 
     def committed(self, commands: int, events: int, seconds: float) -> None: ...
     def answered(self, api: str, code: int, waited_ms: int) -> None: ...
@@ -30,25 +30,24 @@ class Figures(Protocol):
 
 
 class Reports:
-    """Log lines for decisions, in JSON as structlog writes them elsewhere, and figures.
+    """Writes log lines of decisions, in the JSON that structlog writes elsewhere, and metrics.
 
-    Decisions are written a commit at a time: at tens of thousands of topics a second a logging call for each would cost
-    more than the decision.
+    The lines of one commit are written together: a logging call for each would cost more than the decision.
     """
 
     def __init__(self, log: Any, lines: Callable[[bytes], object], figures: Figures, *, decisions: bool = True) -> None:
-        """`lines` takes log lines in bytes, each with its newline."""
+        """`lines` writes log lines as bytes, each with a newline."""
         self.log = log
         self.figures = figures
         self._lines = lines
         self._decisions = decisions
 
     def committed(self, commands: int, events: int, seconds: float) -> None:
-        """A commit is durable; `seconds` from its write to the end of its fsync."""
+        """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
         self.figures.committed(commands, events, seconds)
 
     def decided(self, records: Sequence[Recorded]) -> None:
-        """Events became durable: one line for each decision among them."""
+        """Write a line for each decision among the durable events."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:
@@ -66,30 +65,25 @@ class Reports:
             self._lines(b"\n".join(out) + b"\n")
 
     def storage_failed(self, why: str) -> None:
-        """The log could not be written."""
         self.log.error("storage failed", why=why)
 
     def storage_recovered(self, next_offset: int) -> None:
-        """The log can be written again."""
         self.log.info("storage recovered", next_offset=next_offset)
 
     def controller_failed(self, error: BaseException) -> None:
-        """A bug, or a log beyond recovery: nothing more is decided."""
         self.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
 
     def policy_close_failed(self, failure: str) -> None:
-        """A policy's `close` raised or did not return."""
         self.log.warning("policy close failed", why=failure)
 
 
 def line_time(at_ms: int) -> str:
-    """A time as log lines have it: ISO-8601 in UTC, to the millisecond."""
+    """The time in ISO-8601, UTC, with milliseconds."""
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
 
 
 @lru_cache(maxsize=64)
 def _second(at_s: int) -> str:
-    """The part that thousands of lines share."""
     return datetime.fromtimestamp(at_s, UTC).isoformat()[:19]
 
 
@@ -129,13 +123,11 @@ def _done(verb: str) -> Callable[[Recorded, catalog.Event, Rules], Line]:
     return lambda record, event, _: _decision(record, verb, event, {"code": 0})
 
 
-def _seen(record: Recorded, event: catalog.TopicDiscovered | catalog.TopicVanished, _: Rules) -> Line:
-    """What the cluster that carries decisions out did by itself."""
+def _discovered(record: Recorded, event: catalog.TopicDiscovered | catalog.TopicVanished, _: Rules) -> Line:
     return _happened(record, event, {"topic": event.topic, "offset": record.offset, "why": event.reason})
 
 
 def _carried_out(record: Recorded, event: catalog.CreationRefused | catalog.ChangeCarriedOut, _: Rules) -> Line:
-    """What that cluster did of what was decided, or refused."""
     more: Line = {"topic": event.topic, "offset": record.offset, "request": record.cause.request_id}
     line = _happened(record, event, {**more, "code": event.error_code, "message": event.message})
     return {**line, "level": "warning"} if event.error_code else line
@@ -164,8 +156,8 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     catalog.TopicDeleted: _done("DeleteTopics"),
     catalog.PartitionsAdded: _partitions_added,
     catalog.TopicConfigsChanged: _done("AlterConfigs"),
-    catalog.TopicDiscovered: _seen,
-    catalog.TopicVanished: _seen,
+    catalog.TopicDiscovered: _discovered,
+    catalog.TopicVanished: _discovered,
     catalog.CreationRefused: _carried_out,
     catalog.ChangeCarriedOut: _carried_out,
     access.ScramCredentialSet: _credential,

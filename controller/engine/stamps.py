@@ -1,11 +1,11 @@
-"""The time and the ids that are stamped on commands.
+"""The times and request ids of commands.
 
-A request id has a number, and a code that only this process can compute: nobody finds another client's request by
-counting.
+A request id has a number and a code that only this process can compute, so that no client can guess the id of another
+client's request.
 
 The time is the wall clock's, and never goes back. While the wall clock is behind the newest stamp, because it was set
 back or the event was stamped by a clock that was ahead, stamps advance at half the pace of a clock that only goes
-forward: later stamps are higher, and the wall clock catches up. Nothing that waits uses stamps.
+forward: later stamps are higher, and the wall clock catches up. Timers do not use stamps.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final
 from events.names import RequestId
 
 PACE: Final = 0.5
-"""Of the time that passes, how much stamps go on while the wall clock is behind them."""
+"""Pace of stamps, relative to real time, while the wall clock is behind them."""
 _SHOWN_CHARACTERS: Final = 6
-"""Of the boot id. The characters after them are secret."""
+"""Characters of the boot id in request ids. The others are secret."""
 _CODE_BYTES: Final = 5
 
 
@@ -34,13 +34,13 @@ class Stamps:
         self._clock_ms = clock_ms
         self._clock_s: Callable[[], float] | None = None
         self._base_ms = last_ms
-        """The newest stamp that was the wall clock's, or a given one, and when that was."""
+        """The newest stamp from the wall clock or a caller; `_base_s` is its time by the loop's clock."""
         self._base_s = 0.0
         self._requests = 0
 
     def now_ms(self, at_least_ms: int = 0) -> int:
-        """The time in ms since the epoch. It never goes back, nor behind any `at_least_ms`: a deadline that a timer
-        found to have passed and the clock may not agree on yet."""
+        """The time in ms since the epoch. It never goes back, and is at least `at_least_ms`: the deadline of a timer
+        that fired although the wall clock has not reached it."""
         if self._clock_s is None:
             self._clock_s = asyncio.get_running_loop().time
             self._base_s = self._clock_s()
@@ -53,7 +53,7 @@ class Stamps:
         return due_ms
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """An id that no other request has and nobody can guess; `origin` says where the request comes from."""
+        """A unique id that cannot be guessed, with `origin` as prefix."""
         self._requests += 1
         code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
         return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")

@@ -1,15 +1,20 @@
-"""The log, and the state that is decided on, over failures of the disk and changes of who leads.
+"""The log and the state that `decide` uses, across disk failures and leader changes.
 
-After a failed write the truth is what the disk has: the state is ahead of it, and is read anew from the log as soon as
-that can be written again. Where the log is replicated it is the same when the lead is lost: what was not committed was
-never in the event log, and what others commit is taken from there on.
+After a failed write the state in memory is ahead of the disk. It is loaded again from the log as soon as the log can be
+written. A replicated log does the same when this process loses leadership: uncommitted events never were in the event
+log, and the commits of the new leader are applied from there.
+
+A slow disk must not block the event loop, but on a fast disk a round trip through the loop takes longer than an fsync.
+`Flusher` therefore lets a single command wait in the loop for a moment, and stops doing so after one slow fsync.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Final
 
 from controller.brokers.port import Replication
 from controller.machine.state import State
@@ -20,16 +25,20 @@ from projections.store.recorder import Projector, Recorder
 from projections.store.store import TopicStore
 
 RECOVER_AFTER_S = 1.0
-"""How long a disk that failed is left alone before the next try."""
+"""Pause between attempts to recover the log."""
 
+WAIT_S: Final = 0.002
+"""How long the event loop waits for an fsync."""
+FREE_AFTER_SLOW: Final = 32
+"""Commits after a slow fsync during which the loop does not wait."""
 Flush = Callable[[], Awaitable[object]]
 
 _BEYOND_RECOVERY = (LogCorrupted, LogClosed)
-"""Errors of the log that trying again does not cure."""
+"""Errors that a retry does not cure."""
 
 
 class Storage:
-    """Records in a log and makes it durable. Made with the log's state read: raises LogError."""
+    """Records events in a log and makes them durable. The constructor loads the state and raises LogError."""
 
     def __init__(
         self,
@@ -42,9 +51,9 @@ class Storage:
     ) -> None:
         self.log = log
         self.error: str | None = None
-        """Why the log cannot be written now; None when it can."""
+        """The reason why the log cannot be written now, or None."""
         self.recoveries = -1
-        """How often the state was read anew."""
+        """How often the state was loaded again."""
         self._flush, self._flush_alone = flush, flush_alone
         self._projector = projector
         self._replication = replication
@@ -52,7 +61,7 @@ class Storage:
         self.load()
 
     def load(self) -> None:
-        """Take the state that the log has for ours. Raises LogError."""
+        """Load the state from the log. Raises LogError."""
         self._projector.reload()
         if self._replication is not None:
             self._replication.reload()
@@ -64,17 +73,17 @@ class Storage:
 
     @property
     def state(self) -> State:
-        """The state that is decided on: ahead of the store's durable view during a commit."""
+        """The state that `decide` uses; ahead of the durable view during a commit."""
         return self.recorder.state
 
     @property
     def leads(self) -> bool:
-        """Whether this process may decide."""
+        """True if this process may decide."""
         return self._replication is None or self._replication.leads
 
     async def write(self, alone: bool) -> None:
-        """Make what was recorded durable; `alone` if nothing else is to be done meanwhile. Raises LogError: then only
-        `recover` may follow; LeadLost: then `load`."""
+        """Make the recorded events durable; `alone` if no other work waits. After LogError the caller must call
+        `recover`, after LeadLost `load`."""
         if self._replication is None:
             self.recorder.commit()
             await (self._flush_alone if alone else self._flush)()
@@ -85,15 +94,14 @@ class Storage:
         """See `Replication.follow`."""
         return None if self._replication is None else await self._replication.follow(self.recorder, stopping)
 
-    def show(self) -> None:
-        """Let readers see what is durable."""
+    def publish(self) -> None:
+        """Make the durable state visible to readers."""
         self.store.became_durable(self.state)
         self._seen_end = self.log.next_offset
 
     async def recover(self, why: LogError, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Wait until the log can be written again, and take its state for ours. Returns what had been written in vain
-        and survived all the same, which nobody has seen yet; None if stopped before. Raises the LogErrors that stay.
-        """
+        """Wait until the log can be written again, and load its state. Returns the unpublished events that did reach
+        the disk, or None if stopped before. Raises LogErrors that a retry does not cure."""
         self.error = str(why)
         while not stopping.is_set():
             with suppress(TimeoutError):
@@ -111,3 +119,34 @@ class Storage:
                 self.error = None
                 return survivors
         return None
+
+
+class Flusher:
+    """Calls the blocking `flush` in a thread, one at a time; calls `flushed` on the loop after each."""
+
+    def __init__(self, flush: Callable[[], object], flushed: Callable[[], object]) -> None:
+        self._flush, self._flushed = flush, flushed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._free = 0
+
+    async def flush(self) -> None:
+        """Make all writes so far durable without blocking the loop. Raises what `flush` raises."""
+        await asyncio.wrap_future(self._thread.submit(self._flush))
+        self._flushed()
+
+    async def flush_alone(self) -> None:
+        """The same for a commit of a single command: the loop waits for it, at most `WAIT_S`."""
+        if self._free:
+            self._free -= 1
+            await self.flush()
+            return
+        flushing = self._thread.submit(self._flush)
+        try:
+            flushing.result(WAIT_S)
+        except TimeoutError:
+            self._free = FREE_AFTER_SLOW
+            await asyncio.wrap_future(flushing)
+        self._flushed()
+
+    def close(self) -> None:
+        self._thread.shutdown()

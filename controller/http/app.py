@@ -1,11 +1,15 @@
-"""The HTTP application: which paths there are, what their handlers are given, and how requests are measured."""
+"""The HTTP application: JSON for programs under `/v1`, pages for people at every other path.
+
+Health, metrics and `/openapi.json` describe the process, so they have no version. The path alone decides whether a
+client gets JSON or HTML.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from litestar import Litestar, Response, Router, get
@@ -14,66 +18,59 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.utils import normalize_path
 
-from controller.brokers.port import Fleet
+from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http import health
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, answer_error
+from controller.http.document import completed
+from controller.http.errors import HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.form.document import completed
-from controller.http.form.heads import Heads
-from controller.http.form.packing import note_wish
 from controller.http.gate import Authenticated, Reached
 from controller.http.metrics import Metrics
-from controller.http.pages.app import pages_app
-from controller.http.pages.negotiating import Negotiated
-from controller.http.paths import altering, log_heads, overviews, reads, simulated, topics, writes
-from controller.http.paths.simulated import SimulatedBrokers
-from controller.http.permissions import Reader
-from controller.http.places import Places
-from controller.http.query_threads import Reading, Stopping
+from controller.http.pages import changes as change_pages
+from controller.http.pages import frame
+from controller.http.pages import reads as read_pages
+from controller.http.pages.site import CleanQueries, Site, is_page
+from controller.http.paths import log_heads, overviews, reads, simulated, topics, writes
+from controller.http.paths.log_heads import NewestHead
+from controller.http.paths.simulated import BrokerControl
+from controller.http.permissions import Reader, SealedCursors
+from controller.http.query_threads import Reading, Stopping, remember_accepted
 from controller.http.reach import Logins, Reach
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
+from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
 _T = TypeVar("_T")
 
 BODY_BYTES_MAX = 1 << 20
-"""Enough for a manual assignment of tens of thousands of partitions, and read in some 20 ms."""
+"""Room for a manual assignment of tens of thousands of partitions; parsing takes about 20 ms."""
 OPENAPI = "application/vnd.oai.openapi+json"
 DOCUMENT = "document"
-PAGES = "pages"
-VERSION = "/v1"
-"""Before the paths that say what topics, requests and brokers are; without it they are as they were before there was
-one. What the document, health and metrics say of the process has none."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 OTHER = "other"
+"""The label of unknown methods and paths in metrics, so that clients cannot create series."""
 
 
 @get("/openapi.json", include_in_schema=False, media_type=OPENAPI)
 async def describe(request: HttpRequest) -> Response[bytes]:
-    """What there is and how it is requested, as an OpenAPI document."""
     state = request.app.state
-    if DOCUMENT not in state:  # it takes some 85 ms, so once, and beside the loop
+    if DOCUMENT not in state:  # takes about 85 ms, so it is built once, in a thread
         state[DOCUMENT] = await asyncio.to_thread(_document, request.app)
     return Response(state[DOCUMENT], media_type=OPENAPI)
 
 
 def _document(app: Litestar) -> bytes:
-    return msgspec.json.encode(completed(app.openapi_schema.to_schema(), app.state.get(PAGES, ())))
+    return msgspec.json.encode(completed(app.openapi_schema.to_schema()))
 
 
-@get("/")
-async def about(request: HttpRequest) -> dict[str, list[str]]:
-    """The paths of this API, for `GET /`."""
-    schema = await asyncio.to_thread(lambda: request.app.openapi_schema)
-    return {"paths": sorted(schema.paths or ())}
-
-
-_WRITES = (writes.create_topic, writes.delete_topic, altering.alter_topic)
-_READS = (
+_JSON = (
+    writes.create_topic,
+    writes.delete_topic,
+    writes.alter_topic,
     topics.topics,
     reads.topic,
     reads.topic_configs,
@@ -91,78 +88,94 @@ _READS = (
     overviews.diff,
     overviews.policies,
     overviews.quorum,
+    log_heads.log_head,
+    log_heads.log_proof,
+    log_heads.log_leaves,
 )
-_LOG_HEADS = (log_heads.log_head, log_heads.log_proof, log_heads.log_leaves)
-_ABOUT = (describe, about)
 _HEALTH = (health.live, health.ready, health.metrics)
 _SIMULATED = (simulated.add, simulated.stop, simulated.start, simulated.delay)
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What the handlers work with."""
+    """The objects that handlers use."""
 
     api: ControllerApi
-    fleet: Fleet | SimulatedBrokers | None
+    brokers: Brokers | BrokerControl | None
     query: Questions
     metrics: Metrics
     reading: Reading
     stopping: Stopping
     followers: Followers
     sign: Sign = unsigned
+    newest_head: NewestHead | None = None
+    """Chooses the head of a proof; None makes a head over every durable event and signs it."""
 
 
 def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
-    """The application, under the names that it goes by. Brokers can be added and stopped only where the fleet is a
-    simulated one."""
-    given: dict[str, object] = {
-        "controller_api": parts.api,
-        "why_not": lambda: health.why_not_ready(parts.api),
-        "trouble": parts.api.archive_trouble,
-        "queries": parts.query,
-        "reading": parts.reading,
-        "reader": Reader(parts.api, parts.query, parts.reading),
-        "figures": parts.metrics,
-        "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),
-        "followers": parts.followers,
-        "places": Places(),
-        "sign": parts.sign,
-    }
-    handlers = [*_WRITES, *_READS, *_LOG_HEADS]
-    if isinstance(parts.fleet, SimulatedBrokers):
-        handlers += _SIMULATED
-        given["fleet"] = parts.fleet
-    description = "Create topics, and see why every topic is as it is, at any moment of the past."
-    api = _litestar(handlers, given, "Topicwright", release, description)
-    pages = pages_app(given, BODY_BYTES_MAX)
-    api.state[PAGES] = frozenset(each.path_format for each in pages.routes)
-    app: ASGIApp = Heads(Negotiated(api, pages))
+    """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
+    app: ASGIApp = HeadAsGet(CleanQueries(build_routes(parts, release)))
     app = app if logins is None else Authenticated(app, logins)
     return _Measured(Reached(app, reach), parts.metrics)
 
 
+def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Litestar:
+    """The handlers alone, without login, host check and metrics."""
+    newest_head = parts.newest_head or log_heads.signed_now(parts.sign, parts.api)
+    dependencies: dict[str, object] = {
+        "controller_api": parts.api,
+        "why_not": lambda: health.why_not_ready(parts.api),
+        "archive_error": parts.api.archive_error,
+        "queries": parts.query,
+        "reading": parts.reading,
+        "reader": Reader(parts.api, parts.query, parts.reading),
+        "metrics": parts.metrics,
+        "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),
+        "followers": parts.followers,
+        "cursors": SealedCursors(),
+        "sign": parts.sign,
+        "newest_head": newest_head,
+    }
+    handlers = [*_JSON]
+    if isinstance(parts.brokers, BrokerControl):
+        handlers += _SIMULATED
+        dependencies["brokers"] = parts.brokers
+    site = Site(dependencies) if with_pages else None
+    description = "Create topics, and see why every topic is as it is, now and in the past."
+    return _litestar(handlers, dependencies, "Topicwright", release, description, site)
+
+
 def build_worker_app(
-    why_not: health.WhyNot, trouble: health.WhyNot, metrics: Metrics, release: str, reach: Reach
+    why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, release: str, reach: Reach
 ) -> ASGIApp:
-    """A worker's application: whether it lives, whether it is ready, and its figures. It takes no requests of
-    clients."""
-    given: dict[str, object] = {"why_not": why_not, "trouble": trouble, "figures": metrics}
-    description = "Decides what gateways put into the commands topic."
-    return Reached(Heads(_litestar([], given, "Topicwright worker", release, description)), reach)
+    """The application of a worker: health and metrics. Clients send no requests to a worker."""
+    dependencies: dict[str, object] = {"why_not": why_not, "archive_error": archive_error, "metrics": metrics}
+    description = "Decides the commands that gateways write to the commands topic."
+    return Reached(HeadAsGet(_litestar([], dependencies, "Topicwright worker", release, description)), reach)
 
 
 def _litestar(
-    versioned: Sequence[HTTPRouteHandler], given: dict[str, object], title: str, release: str, description: str
+    versioned: Sequence[HTTPRouteHandler],
+    dependencies: dict[str, object],
+    title: str,
+    release: str,
+    description: str,
+    site: Site | None = None,
 ) -> Litestar:
+    def answer(request: HttpRequest, error: Exception) -> Response[Any]:
+        if site is not None and is_page(request.url.path):
+            return site.error_page(request, error)
+        return answer_error(request, error)
+
+    routes: list[HTTPRouteHandler | Router] = [describe, *_HEALTH, Router("/v1", route_handlers=versioned)]
+    if site is not None:
+        pages = [frame.asset, *read_pages.PAGES, *change_pages.PAGES]
+        site_of = Provide(_providing(site), sync_to_thread=False)
+        routes.append(Router("/", route_handlers=pages, dependencies={"site": site_of}, include_in_schema=False))
     return Litestar(
-        route_handlers=[
-            *_ABOUT,
-            *_HEALTH,
-            Router(VERSION, route_handlers=versioned),
-            Router("/", route_handlers=versioned, include_in_schema=False),
-        ],
-        dependencies={name: Provide(_giving(part), sync_to_thread=False) for name, part in given.items()},
-        guards=[refuse_other_sites, refuse_unknown_parameters, note_wish],
-        exception_handlers={Exception: answer_error},
+        route_handlers=routes,
+        dependencies={name: Provide(_providing(part), sync_to_thread=False) for name, part in dependencies.items()},
+        guards=[refuse_other_sites, refuse_unknown_parameters, remember_accepted],
+        exception_handlers={Exception: answer},
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,
         openapi_config=OpenAPIConfig(
@@ -178,20 +191,16 @@ def _litestar(
 
 
 def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
-    """The name of the handler: what clients that are generated call their function."""
+    """The handler's name, which generated clients use for their function."""
     return handler.handler_name.rstrip("_")
 
 
-def _giving(part: _T) -> Callable[[], _T]:
-    def give() -> _T:
-        return part
-
-    return give
+def _providing(part: _T) -> Callable[[], _T]:
+    return lambda: part
 
 
 class _Measured:
-    """Measures of each request how long it took until the answer began. A client chooses neither the number nor the
-    length of labels: a method that is not known and a path that is none of ours are `other`."""
+    """Records the time from the request to the start of the response, per method, route and status."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -208,3 +217,29 @@ class _Measured:
             await send(message)
 
         await self._app(scope, receive, measured_send)
+
+
+ENDLESS = "/events/follow"
+
+
+class HeadAsGet:
+    """Answers HEAD with the headers that GET would have (RFC 9110)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        if normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
+            message = "HEAD is not allowed here; allowed: GET"
+            await answer_early(send, 405, ErrorCode.INVALID_REQUEST, message, [(b"allow", b"GET")])
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                cast(dict[str, Any], message)["body"] = b""
+            await send(message)
+
+        await self._app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)

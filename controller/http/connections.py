@@ -1,17 +1,19 @@
-"""One client's connection over HTTP: how long it may take for what it owes, and who gives way when there are many.
+"""HTTP connections with timeouts and limits, so that slow clients and many clients cannot block a listener.
 
-uvicorn reads and answers requests. Added is what it leaves to proxies in front of it:
+uvicorn reads and answers requests. This module adds the limits that uvicorn leaves to a reverse proxy:
 
-- a request, its head and its body, is here within REQUEST_S of its first byte, and answers are taken: a client that
-  takes less than TAKEN_BYTES_PER_S for STALL_S is cut off. What was done for a client that is gone ends;
-- an answer is written in pieces, the next when the client has taken the one before. Answers that wait hold at most
-  HELD_BYTES_MAX together: past that the address that holds most loses its oldest connection. A pipelined request waits
-  until the answer before it is taken;
-- past CONNECTIONS_MAX, and past what open files allow, the connection that has owed its request for the longest gives
-  way to a new one. Where all are at work, some more are let in, and find out about health only;
-- what has arrived is taken in pieces, so that a body of tiny chunks keeps nobody else waiting.
+- Request timeout. A client must send a whole request, head and body, within REQUEST_S of its first byte, and its first
+  request within REQUEST_S of connecting.
+- Slow readers. A client that reads less than READ_BYTES_PER_S_MIN for STALL_S is disconnected. When a client
+  disconnects, its handler is cancelled.
+- Response memory. A response is written in blocks, each after the client has read the previous one. All unsent
+  responses together take at most RESPONSE_BYTES_MAX. Beyond that, the address with the most bytes loses its oldest
+  connection. A pipelined request waits until the client has read the previous response.
+- Connection count. Beyond CONNECTIONS_MAX or the limit of open files, a new connection replaces the one that has waited
+  longest for a request. If all connections have requests in progress, a few more may connect, for health checks only.
+- Fair reading. Received bytes are processed in blocks, so that a body of tiny chunks does not block the event loop.
 
-What it does not do: it answers nothing itself, and logs nothing of single clients.
+Non-goals: answering requests, and logging single clients.
 """
 
 from __future__ import annotations
@@ -33,43 +35,43 @@ from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import normal_host
 
 CONNECTIONS_MAX: Final = 1000
-CONNECTIONS_MORE: Final = 100
-"""Let in when so many requests are under way, for health."""
-FILES_MORE: Final = 8
-"""Let in for health when all doors together have as many connections as open files allow."""
+CONNECTIONS_FOR_HEALTH: Final = 100
+"""Connections beyond CONNECTIONS_MAX, for health checks only."""
+FILES_FOR_HEALTH: Final = 8
+"""Connections beyond the limit of open files, for health checks only."""
 REQUEST_S: Final = 20.0
 STALL_S: Final = 30.0
-TAKEN_BYTES_PER_S: Final = 1024
+READ_BYTES_PER_S_MIN: Final = 1024
 BYTES_PER_TURN: Final = 16 << 10
-"""Of the smallest chunks some 3,000, which take 20 ms."""
-HELD_BYTES_MAX: Final = 64 << 20
-PIECE_BYTES: Final = 32 << 10
-"""Also the limit of a transport's buffer. A connection holds up to 160 KiB (TLS) that are not counted."""
+"""About 3,000 of the smallest chunks, which take 20 ms."""
+RESPONSE_BYTES_MAX: Final = 64 << 20
+BLOCK_BYTES: Final = 32 << 10
+"""The size of a response block, and of a transport's write buffer. Up to 160 KiB a connection (TLS) are not counted."""
 
 
 class Counts(Protocol):
-    """Who may come in at all, by address."""
+    """Limits the connections of all listeners, in total and by address."""
 
     @property
     def is_over(self) -> bool:
-        """True if all doors together have more connections than open files allow."""
+        """True if all listeners together have more connections than open files allow."""
         ...
 
     def admit(self, host: str, more: int = 0) -> bool:
-        """True if one more client may come from this address; it then counts until `left`. `more` are let in beyond
-        what open files allow."""
+        """Count one more connection from an address, until `left`; False if it exceeds a limit. `more` connections
+        beyond the limit of open files are allowed."""
         ...
 
     def left(self, host: str) -> None:
-        """A client that was admitted has gone."""
+        """Stop counting an admitted connection."""
         ...
 
 
-class Door:
-    """The connections of one listener, from the handshake on where it speaks TLS.
+class ListenerConnections:
+    """Tracks and limits the connections of one listener, TLS handshakes included.
 
-    `busy` answers instead of `app` where there are too many. `make` makes a connection of a client that came in; it is
-    set before the first one comes, as `loop` is.
+    `busy` replaces `app` for connections beyond the limit. `make` creates a connection. Set `make` and `loop` before
+    listening.
     """
 
     listener: str = API
@@ -83,80 +85,81 @@ class Door:
         self.tls = tls
         self._counts = counts
         self._open: set[Connection | TlsAccept] = set()
-        self._owing: dict[Connection | TlsAccept, None] = {}
-        self._held: dict[Connection, int] = {}
-        """The size of the answer that each connection is being sent, the oldest first."""
+        self._waiting: dict[Connection | TlsAccept, None] = {}
+        self._unsent: dict[Connection, int] = {}
+        """The size of the unsent response of each connection, the oldest first."""
 
-    def accepts(self) -> asyncio.Protocol:
-        """What takes a connection that was just accepted."""
+    def accept(self) -> asyncio.Protocol:
+        """The protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
         return self.make() if self.tls is None else TlsAccept(self)
 
     def greets(self, principal: str) -> Connection:
-        """The connection of a client whose handshake is done. Certificates of clients are not looked at here."""
+        """The connection after a TLS handshake. HTTP does not use client certificates, so `principal` is ignored."""
         return self.make()
 
     def shakes_hands(self, handshake: TlsAccept) -> bool:
-        """Whether there is room for a handshake, which owes a request like any connection."""
-        return self.admits(handshake)
+        """True if a handshake may begin; it counts as a connection that waits for a request."""
+        return self.admit(handshake)
 
     def handshake_ended(self, handshake: TlsAccept) -> None:
-        """A handshake has ended; what comes of it is a new connection."""
-        self.forget(handshake)
+        """Stop tracking a handshake. If it succeeded, a new connection follows."""
+        self.remove(handshake)
 
     def close(self) -> None:
-        """Break off the handshakes."""
+        """Abort unfinished handshakes."""
         for each in tuple(self._open):
             if isinstance(each, TlsAccept):
                 each.abort()
 
-    def admits(self, connection: Connection | TlsAccept) -> bool:
-        """Whether a new connection may stay."""
-        if self._counts is not None and not self._counts.admit(connection.host, FILES_MORE):
+    def admit(self, connection: Connection | TlsAccept) -> bool:
+        """Track a new connection; may close another one for it. Returns False if it must be closed."""
+        if self._counts is not None and not self._counts.admit(connection.host, FILES_FOR_HEALTH):
             return False
         self._open.add(connection)
-        oldest = next(iter(self._owing), None)
+        oldest = next(iter(self._waiting), None)
         if self._is_full and oldest is not None:
-            self.forget(oldest)
+            self.remove(oldest)
             oldest.abort()
-        if len(self._open) > CONNECTIONS_MAX + CONNECTIONS_MORE:
-            self.forget(connection)
+        if len(self._open) > CONNECTIONS_MAX + CONNECTIONS_FOR_HEALTH:
+            self.remove(connection)
             return False
         if self._is_full and isinstance(connection, Connection):
-            connection.serves = self.busy
-        self._owing[connection] = None
+            connection.handler = self.busy
+        self._waiting[connection] = None
         return True
 
     @property
     def _is_full(self) -> bool:
         return len(self._open) > CONNECTIONS_MAX or (self._counts is not None and self._counts.is_over)
 
-    def owes(self, connection: Connection, is_owing: bool) -> None:
-        """Whether a connection has no whole request under way. The first to owe one is the first to give way."""
-        if not is_owing:
-            self._owing.pop(connection, None)
+    def set_waiting(self, connection: Connection, is_waiting: bool) -> None:
+        """Record that a connection waits for a whole request, or no longer does. If there are too many connections, the
+        one that has waited longest is closed."""
+        if not is_waiting:
+            self._waiting.pop(connection, None)
         elif connection in self._open:
-            self._owing.setdefault(connection)
+            self._waiting.setdefault(connection)
 
-    def holds(self, connection: Connection, size: int) -> None:
-        """Count an answer that is about to be written, and close connections where all hold too much."""
-        others = self._held
-        while others and sum(others.values()) + size > HELD_BYTES_MAX:
+    def begin_response(self, connection: Connection, size: int) -> None:
+        """Count a response that is about to be written; closes other connections if all take too much memory."""
+        others = self._unsent
+        while others and sum(others.values()) + size > RESPONSE_BYTES_MAX:
             by_host: Counter[str] = Counter()
-            for each, held in others.items():
-                by_host[each.host] += held
+            for each, unsent in others.items():
+                by_host[each.host] += unsent
             ((host, _),) = by_host.most_common(1)
             oldest = next(each for each in others if each.host == host)
-            self.releases(oldest)
+            self.end_response(oldest)
             oldest.abort()
         others[connection] = size
 
-    def releases(self, connection: Connection) -> None:
-        """The answer of a connection is written, or is not wanted any more."""
-        self._held.pop(connection, None)
+    def end_response(self, connection: Connection) -> None:
+        """Stop counting the response of a connection: it is written or dropped."""
+        self._unsent.pop(connection, None)
 
-    def forget(self, connection: Connection | TlsAccept) -> None:
-        """A connection is gone, or as good as gone."""
-        self._owing.pop(connection, None)
+    def remove(self, connection: Connection | TlsAccept) -> None:
+        """Stop tracking a connection that is closed or about to be closed."""
+        self._waiting.pop(connection, None)
         if connection in self._open:
             self._open.discard(connection)
             if self._counts is not None:
@@ -164,148 +167,144 @@ class Door:
 
 
 class Connection(H11Protocol):
-    """One client's connection, kept to its time."""
+    """One client's connection, with timeouts."""
 
-    def __init__(self, door: Door, config: uvicorn.Config, server_state: ServerState) -> None:
+    def __init__(self, listener: ListenerConnections, config: uvicorn.Config, server_state: ServerState) -> None:
         super().__init__(config, server_state, {})
         self.host = ""
-        self.serves = door.app
+        self.handler = listener.app
         self.app: Any = self._serve
-        self._door = door
-        self._served: asyncio.Task[None] | None = None
+        self._listener = listener
+        self._handling: asyncio.Task[None] | None = None
         self._is_lost = False
-        self._late: asyncio.TimerHandle | None = None
-        self._stalled: asyncio.TimerHandle | None = None
-        self._untaken = 0
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._unsent_bytes = 0
         self._unread = bytearray()
 
     # --- called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let the client in, or turn it away."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=PIECE_BYTES)
+        transport.set_write_buffer_limits(high=BLOCK_BYTES)
         if self.client is not None:
             self.host = normal_host(self.client[0])
             self.client = (self.host, self.client[1])
-        if self._door.admits(self):
-            self._look_at_the_clock()
+        if self._listener.admit(self):
+            self._update_request_timer()
         else:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take some of what has arrived, and the rest when others had their turn."""
+        """Process one block at once, and the others in later rounds of the event loop."""
         if self._unread:
             self._unread += data
             self.transport.pause_reading()
         elif len(data) <= BYTES_PER_TURN:
-            self._take(data)
+            self._process(data)
         else:
             self._unread += data
             self.transport.pause_reading()
-            self._take_some()
+            self._process_block()
 
     def pause_writing(self) -> None:
-        """The client takes nothing for now."""
         super().pause_writing()
-        self._wait_for_it_to_be_taken()
+        self._start_stall_timer()
 
     def resume_writing(self) -> None:
-        """The client has taken what there was."""
         super().resume_writing()
-        if self._stalled is not None:
-            self._stalled.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what is done for a client that is gone."""
+        """Cancel the handler of the current request."""
         self._is_lost = True
-        self._door.forget(self)
+        self._listener.remove(self)
         self._unread.clear()
-        for timer in (self._late, self._stalled, self.timeout_keep_alive_task):
+        for timer in (self._request_timer, self._stall_timer, self.timeout_keep_alive_task):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
-        if self._served is not None:
-            self._served.cancel()
+        if self._handling is not None:
+            self._handling.cancel()
 
-    # --- called by the door
+    # --- called by the listener
 
     def abort(self) -> None:
         """Close at once."""
         self.transport.abort()
 
-    # --- inside
+    # --- internal
 
     def on_response_complete(self) -> None:
-        """The next request may come."""
         answered = self.cycle
         super().on_response_complete()
         if self.cycle is answered:
-            self._door.owes(self, True)
+            self._listener.set_waiting(self, True)
         else:
-            self._look_at_the_clock()
+            self._update_request_timer()
 
     def _should_upgrade(self) -> bool:
-        return False  # no other protocol is spoken, so a wish for one is passed over, as RFC 9110 has it
+        return False  # a server may ignore Upgrade (RFC 9110)
 
-    def _take_some(self) -> None:
-        piece = bytes(self._unread[:BYTES_PER_TURN])
+    def _process_block(self) -> None:
+        block = bytes(self._unread[:BYTES_PER_TURN])
         del self._unread[:BYTES_PER_TURN]
         if self.transport.is_closing():
             self._unread.clear()
-        elif piece:
-            self._take(piece)
-            self.loop.call_soon(self._take_some)
+        elif block:
+            self._process(block)
+            self.loop.call_soon(self._process_block)
         elif not self.flow.read_paused:
             self.transport.resume_reading()
 
-    def _take(self, data: bytes) -> None:
+    def _process(self, data: bytes) -> None:
         super().data_received(data)
-        self._look_at_the_clock()
+        self._update_request_timer()
 
-    def _look_at_the_clock(self) -> None:
-        """Begin to wait for a request, or stop: it is here."""
+    def _update_request_timer(self) -> None:
+        """Start the timer while the connection waits for a whole request; stop it when the request has arrived."""
         cycle = self.cycle
-        is_owing = cycle is None or cycle.response_complete or cycle.more_body
-        self._door.owes(self, is_owing)
-        if is_owing and self._late is None:
-            self._late = self.loop.call_later(REQUEST_S, self.abort)
-        elif not is_owing and self._late is not None:
-            self._late.cancel()
-            self._late = None
+        is_waiting = cycle is None or cycle.response_complete or cycle.more_body
+        self._listener.set_waiting(self, is_waiting)
+        if is_waiting and self._request_timer is None:
+            self._request_timer = self.loop.call_later(REQUEST_S, self.abort)
+        elif not is_waiting and self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
-    def _wait_for_it_to_be_taken(self) -> None:
-        self._untaken = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(STALL_S, self._look_what_was_taken)
+    def _start_stall_timer(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(STALL_S, self._check_progress)
 
-    def _look_what_was_taken(self) -> None:
-        if self._untaken - self.transport.get_write_buffer_size() < STALL_S * TAKEN_BYTES_PER_S:
+    def _check_progress(self) -> None:
+        if self._unsent_bytes - self.transport.get_write_buffer_size() < STALL_S * READ_BYTES_PER_S_MIN:
             self.abort()
         else:
-            self._wait_for_it_to_be_taken()
+            self._start_stall_timer()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        served = self._served = asyncio.current_task()
+        handling = self._handling = asyncio.current_task()
         try:
             await self.flow.drain()
-            await self.serves(scope, receive, partial(self._send_in_pieces, send))
+            await self.handler(scope, receive, partial(self._send_in_blocks, send))
         except asyncio.CancelledError:
             if not self._is_lost:
                 raise
         finally:
-            if self._served is served:
-                self._served = None
+            if self._handling is handling:
+                self._handling = None
 
-    async def _send_in_pieces(self, send: Send, message: Message) -> None:
+    async def _send_in_blocks(self, send: Send, message: Message) -> None:
         body = message["body"] if message["type"] == "http.response.body" else b""
-        if len(body) <= PIECE_BYTES:
+        if len(body) <= BLOCK_BYTES:
             await send(message)
             return
-        self._door.holds(self, len(body))
+        self._listener.begin_response(self, len(body))
         try:
-            for start in range(0, len(body), PIECE_BYTES):
-                end = start + PIECE_BYTES
+            for start in range(0, len(body), BLOCK_BYTES):
+                end = start + BLOCK_BYTES
                 more_body = end < len(body) or message.get("more_body", False)
                 await send(cast(Message, {**message, "body": body[start:end], "more_body": more_body}))
         finally:
-            self._door.releases(self)
+            self._listener.end_response(self)

@@ -1,7 +1,7 @@
-"""Every error that HTTP answers, in one form: Kafka's name and number for it, and what is wrong in words.
+"""Errors over HTTP, all in one format (RFC 9457): Kafka's name and number of the error, and a message.
 
-What Kafka's error codes become over HTTP is the table below; `docs/queries.md` shows it to users. A create that timed
-out but did create its topic is not an error here: it is answered 202, and a repeat would be a conflict.
+The table below maps Kafka's error codes to HTTP statuses; `docs/queries.md` shows it to users. A create that timed out
+after it created its topic is no error: it is answered 202, because a retry would be a conflict.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.listing import BadPlace
-from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, QueryClosed
-from projections.shown import to_json
-from projections.shown.json_types import ErrorShape, ProblemShape
 from projections.store.tree import TreeBehind
+from projections.text.moments import BadMoment
+from projections.views import to_json
+from projections.views.json_types import ErrorView, ProblemView
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
-"""What the framework could keep with a request (user, credentials, state) is not used, so its types do not matter."""
+"""The framework's user, credentials and state are not used, so their types do not matter."""
 
 STATUS_OF = {
     ErrorCode.NONE: 200,
@@ -58,53 +58,52 @@ STATUS_OF = {
 
 PROBLEM = "application/problem+json"
 """The media type of errors (RFC 9457)."""
-NOT_KEPT = {"cache-control": "no-store"}
+NO_STORE = {"cache-control": "no-store"}
 
 _logger = structlog.get_logger("topicwright.http")
 
 
 class Refused(Exception):
-    """Ends a request with an error."""
+    """Ends a request with an error response."""
 
-    def __init__(self, status: int, error: ErrorShape) -> None:
+    def __init__(self, status: int, error: ErrorView) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
 
 
 def refused(status: int, code: ErrorCode, message: str) -> Refused:
-    """A request ended with one of Kafka's errors."""
-    return Refused(status, ErrorShape(error=code.name, code=int(code), message=message))
+    """A `Refused` with one of Kafka's errors."""
+    return Refused(status, ErrorView(error=code.name, code=int(code), message=message))
 
 
 def status_of(code: int) -> int:
-    """The HTTP status that goes with one of Kafka's error codes."""
+    """The HTTP status of one of Kafka's error codes; 500 for codes without one."""
     return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
 
 
-def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemShape]:
-    """The answer to a request that ended with an exception. What nobody foresaw is logged, and not shown to the
-    client."""
+def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView]:
+    """The response to a request that raised. Unexpected errors are logged; the client sees only that one occurred."""
     status, shape = _classify(request, error)
     if status == 500:
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
     problem = to_json.problem(shape, status)
-    return Response(problem, status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NOT_KEPT})
+    return Response(problem, status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NO_STORE})
 
 
 async def answer_early(
     send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Answer an error to a request that is not routed."""
+    """Send an error response for a request that is not routed."""
     body = msgspec.json.encode(to_json.problem(_shape(code, message), status))
-    said = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": said})
+    fields = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
-    """The status and body for a query that raised this; None where it is not an error of a query."""
+def query_error(error: Exception) -> tuple[int, ErrorView] | None:
+    """The status and body for an error that queries raise; None for any other error."""
     match error:
         case BadMoment():
             return 400, _shape(ErrorCode.INVALID_REQUEST, f"at: {error}")
@@ -120,7 +119,7 @@ def query_error(error: Exception) -> tuple[int, ErrorShape] | None:
             return None
 
 
-def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorShape]:
+def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
     known = query_error(error)
     if known is not None:
         return known
@@ -134,28 +133,28 @@ def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorShape]:
         case LogError():
             return 503, _shape(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error}")
         case ValidationException():
-            return 400, _shape(ErrorCode.INVALID_REQUEST, _what_is_invalid(request, error))
+            return 400, _shape(ErrorCode.INVALID_REQUEST, _invalid_parameters(request, error))
         case HTTPException():
             return _http_error(request, error)
         case _:
-            return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
+            return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 
-def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorShape]:
+def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorView]:
     status = error.status_code
     if status == 404:
-        message = "there is nothing at this path; /openapi.json lists what there is"
+        message = "unknown path; /openapi.json lists the paths of the API"
         return status, _shape(ErrorCode.RESOURCE_NOT_FOUND, message)
     if status >= 500:
-        return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log has the cause.")
+        return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
     if status == 405:
         allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
-        return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not possible here; allowed: {allowed}")
+        return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not allowed here; allowed: {allowed}")
     return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
 
 
-def _what_is_invalid(request: HttpRequest, error: ValidationException) -> str:
-    """The parameters that are wrong, by the names that clients know them by, and what they may be."""
+def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str:
+    """The invalid parameters, by the names that clients use, and what is allowed."""
     fields = request.route_handler.parsed_fn_signature.parameters
     reasons = []
     for one in error.extra if isinstance(error.extra, list) else ():
@@ -166,5 +165,5 @@ def _what_is_invalid(request: HttpRequest, error: ValidationException) -> str:
     return "; ".join(reasons) or error.detail
 
 
-def _shape(code: ErrorCode, message: str) -> ErrorShape:
-    return ErrorShape(error=code.name, code=int(code), message=message)
+def _shape(code: ErrorCode, message: str) -> ErrorView:
+    return ErrorView(error=code.name, code=int(code), message=message)

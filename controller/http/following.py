@@ -1,7 +1,7 @@
-"""Events handed on as they become durable, for as long as somebody listens.
+"""Stream events to clients as they become durable.
 
-A follower is a position in the log, so a slow one costs nothing but its connection: it is sent the next lines when it
-has taken the last ones.
+A follower is a position in the log, so a slow client costs nothing but its connection: it gets the next events when it
+has read the previous ones.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.listing import Listing, Place, cursor_of, listing
 from projections.queries.query import Questions
-from projections.shown import to_json
-from projections.shown.json_types import EventShape
+from projections.views import to_json
+from projections.views.json_types import EventView
 
-FOLLOWERS_MAX = 64  # each holds a connection and a queue
-OF_ONE_MAX = FOLLOWERS_MAX // 2  # of one address, so that there is room for others
+FOLLOWERS_MAX = 64
+OF_ONE_MAX = FOLLOWERS_MAX // 2  # per client address, so that others have room
 EVENTS_PER_CHUNK = 200
-LOOK_EVERY_S = 0.05  # so late, at most, is an event shown
-SIGN_OF_LIFE_S = 10.0  # proxies close what is silent for longer, often after 60 s
+POLL_S = 0.05  # the maximum delay of an event
+HEARTBEAT_S = 10.0  # proxies close silent connections, often after 60 s
 
 _encode = msgspec.json.Encoder().encode
 
-Form = Callable[[Sequence[EventShape], Place], bytes]
-"""Writes some events, with the place after them; without events, a sign of life."""
+Writer = Callable[[Sequence[EventView], Place], bytes]
+"""Encodes events and the position after them; without events, a heartbeat."""
 
 
-def ndjson(events: Sequence[EventShape], reached: Place) -> bytes:
-    """One JSON object a line; a sign of life is an empty line."""
+def ndjson(events: Sequence[EventView], reached: Place) -> bytes:
+    """One JSON object per line; a heartbeat is an empty line."""
     del reached
     return b"".join(_encode(one) + b"\n" for one in events) or b"\n"
 
 
-def server_sent(events: Sequence[EventShape], reached: Place) -> bytes:
-    """Server-sent events, as browsers read them (WHATWG HTML): the last of those written together has the cursor to go
-    on at as its id, which a browser that lost the connection sends back; a sign of life is a comment."""
+def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
+    """Server-sent events (WHATWG HTML). The last one of a chunk has a cursor as its id, which a browser sends back when
+    it reconnects; a heartbeat is a comment."""
     if not events:
         return b":\n\n"
     blocks = [b"data: " + _encode(one) + b"\n\n" for one in events]
@@ -48,7 +48,7 @@ def server_sent(events: Sequence[EventShape], reached: Place) -> bytes:
 
 
 class Followers:
-    """Those who listen."""
+    """The clients that follow the events."""
 
     def __init__(self, query: Questions, reading: Reading, stopping: Stopping) -> None:
         self._query = query
@@ -67,19 +67,19 @@ class Followers:
         may_see: Callable[[], bool],
         partition: int | None = None,
         cursor: str | None = None,
-        write: Form = ndjson,
+        write: Writer = ndjson,
     ) -> AsyncIterator[bytes]:
-        """Events from an offset or a cursor on, or from now, in one of the forms, for as long as the client may see
-        them. Raises BadPlace, and Refused where too many listen already."""
+        """Stream events from an offset, a cursor, or now, while `may_see` returns True. Raises BadPlace, and Refused if
+        there are too many followers."""
         if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
-            message = f"{len(self)} clients follow the events already"
+            message = f"too many clients follow the events: {len(self)}"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
         events = listing(self._query, topic, request_id, partition)
         place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
         return self._lines(events, place, write, may_see)
 
     async def _lines(
-        self, events: Listing, place: Place, write: Form, may_see: Callable[[], bool]
+        self, events: Listing, place: Place, write: Writer, may_see: Callable[[], bool]
     ) -> AsyncIterator[bytes]:
         host = client_host.get()
         self._by_host[host] += 1
@@ -92,16 +92,16 @@ class Followers:
                         silent_s = 0.0
                         yield lines
                     continue
-                await asyncio.sleep(LOOK_EVERY_S)
-                silent_s += LOOK_EVERY_S
-                if silent_s >= SIGN_OF_LIFE_S:
+                await asyncio.sleep(POLL_S)
+                silent_s += POLL_S
+                if silent_s >= HEARTBEAT_S:
                     silent_s = 0.0
                     yield write([], place)
         finally:
             self._by_host[host] -= 1
-            self._by_host += Counter()  # forget who has none
+            self._by_host += Counter()  # drops zero counts
 
-    def _chunk(self, events: Listing, place: Place, write: Form) -> tuple[bytes, Place]:
+    def _chunk(self, events: Listing, place: Place, write: Writer) -> tuple[bytes, Place]:
         end = events.end()
         page = events.page(place, EVENTS_PER_CHUNK, end)
         reached = tuple(map(max, place, end)) if page.next_place is None else page.next_place

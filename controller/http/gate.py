@@ -1,9 +1,8 @@
-"""What stands before everything else over HTTP, so that what is not let in is not even routed: names, then logins.
+"""Middleware that checks the Host header and the login before a request is routed.
 
-Logins are a bearer token, or a name and a password, for the principals that Kafka's wire knows. Health is open to all,
-because whoever restarts a service has no password. Credentials are looked at wherever they are sent, also where nobody
-has to: a wrong one is refused. A failed login costs a delay and one log line, which never has what was sent but for the
-name.
+A login is a bearer token, or a user name and password; the principals are those of the Kafka protocol. Health needs no
+login, because a supervisor has no password. Credentials are always checked, even if no login is required: wrong ones
+are refused. A failed login is answered after a delay and logged; the log line never has the password or token.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from controller.http.errors import answer_early
 from controller.http.health import OPEN_PATHS
-from controller.http.pages.login import answer_login
-from controller.http.pages.negotiating import is_for_pages
+from controller.http.pages.site import answer_login, is_page
 from controller.http.query_threads import client_host
 from controller.http.reach import Logins, Reach
 from controller.http.requests import API, SCOPE_KEY
-from controller.kafka.sasl.conversation import LoginRefused
+from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
@@ -34,25 +32,24 @@ _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="topicwright", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="topicwright"'),
 )
-"""A header each: Chromium takes the first of a header for all of it, and would not show its form for a name."""
+"""Two headers: in a joint one Chromium reads only the first challenge, and would not ask for a password."""
 
 _logger = structlog.get_logger("topicwright.http")
 
 
 class Reached:
-    """An application that is reached by its own names only, and that knows its clients' addresses."""
+    """Refuses requests for other hosts, and sets the client's address behind proxies."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
         self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Go on; or answer 421 where another service is meant."""
         reach, client = self._reach, scope.get("client")
         host = _header(scope, b"host")
         if scope.get("path") not in OPEN_PATHS and not all(map(reach.allows, host)):
             shown = host[0][:_NAME_SHOWN_MAX]
-            message = f"Host {shown!r}: this service does not go by that name; http.allowed.hosts names more"
+            message = f"Host {shown!r} is not a name of this service; allow it with http.allowed.hosts"
             await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
             return
         if client is not None:
@@ -63,14 +60,13 @@ class Reached:
 
 
 class Authenticated:
-    """An application behind logins."""
+    """Refuses requests without a valid login, and stores the session in the scope."""
 
     def __init__(self, app: ASGIApp, logins: Logins) -> None:
         self._app = app
         self._logins = logins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find out who sends the request, and go on; or answer 401."""
         if scope.get("path") in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
@@ -79,7 +75,7 @@ class Authenticated:
         host = client[0] if client else ""
         try:
             principal = await self._principal(given, host)
-        except LoginRefused as refusal:
+        except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
         session = Session(principal=principal, host=host, listener=API)
@@ -89,20 +85,20 @@ class Authenticated:
     async def _principal(self, given: list[bytes], host: str) -> str:
         if not given:
             if self._logins.required:
-                raise LoginRefused("", "log in with a bearer token, or with a user's name and password")
+                raise AuthenticationFailed("", "log in with a bearer token, or with a user name and password")
             return ANONYMOUS
         if len(given) > 1 or len(given[0]) > CREDENTIALS_BYTES_MAX:
-            raise LoginRefused("more than one Authorization header, or a very long one")
+            raise AuthenticationFailed("more than one Authorization header, or one that is too long")
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
                 user = self._logins.passwords.owner_of(credentials.strip())
                 if user is None:
-                    raise LoginRefused("unknown token")
+                    raise AuthenticationFailed("unknown token")
             case "basic":
                 user = await self._basic(credentials.strip(), host)
             case _:
-                raise LoginRefused("an Authorization that is neither Bearer nor Basic")
+                raise AuthenticationFailed("Authorization is neither Bearer nor Basic")
         self._logins.on_login(API, scheme.lower(), "succeeded")
         return f"User:{user}"
 
@@ -110,23 +106,23 @@ class Authenticated:
         try:
             user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
         except ValueError:  # not base64, not ASCII, or not UTF-8 inside
-            raise LoginRefused("a Basic Authorization that cannot be read") from None
+            raise AuthenticationFailed("malformed Basic Authorization") from None
         if not colon or not user:
-            raise LoginRefused("a Basic Authorization without a name or a password")
+            raise AuthenticationFailed("Basic Authorization without a user name or password")
         if not await self._logins.passwords.knows(user, password, host):
-            raise LoginRefused("wrong user name or password", user=user)
+            raise AuthenticationFailed("wrong user name or password", user=user)
         return user
 
-    async def _refuse(self, scope: Scope, send: Send, refusal: LoginRefused) -> None:
-        if refusal.why:  # whoever just did not log in yet has failed at nothing
+    async def _refuse(self, scope: Scope, send: Send, refusal: AuthenticationFailed) -> None:
+        if refusal.why:  # empty for a client that sent no login: that is not a failed one
             client = scope.get("client")
             peer = f"{client[0]}:{client[1]}" if client else "unknown"
             user = refusal.user[:USER_CHARACTERS_LOGGED]
             _logger.warning("authentication_failed", reason=refusal.why, user=user, listener=API, peer=peer)
             self._logins.on_login(API, "http", "failed")
             await asyncio.sleep(self._logins.failed_delay_ms / 1000)
-        message = refusal.message or "the credentials are not valid"
-        if is_for_pages(scope):
+        message = refusal.message or "invalid credentials"
+        if is_page(scope["path"]):
             await answer_login(send, message, _CHALLENGES)
             return
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)

@@ -1,15 +1,19 @@
-"""What clients of HTTP may see and do: the same permissions as over Kafka's wire.
+"""Permissions over HTTP; the same as over the Kafka protocol.
 
-A topic, its events and its explanation are for those who may describe it; others do not learn whether it is there.
-What concerns all topics (all events, brokers with the settings) is for those who may describe the cluster.
+A topic, its events and its explanation need Describe on the topic; without it, clients cannot tell whether the topic
+exists. All events, brokers and settings need Describe on the cluster.
+
+A list examines a bounded number of names per page, so a page may end at a name that its reader may not see. Its cursor
+is then encrypted, so that it reveals no name. Such a cursor is valid in the process that issued it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import msgspec
+from cryptography.fernet import Fernet, InvalidToken
 from litestar import Response
 
 from controller.access.authorizer import Operation
@@ -18,6 +22,8 @@ from controller.http.errors import HttpRequest, refused
 from controller.http.query_threads import Reading
 from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
+from controller.machine.validation import NAME_LENGTH_MAX
+from projections.queries.listing import BadPlace
 from projections.queries.query import Questions
 from projections.store.request_index import IndexedRequest
 
@@ -25,7 +31,7 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What a path that reads works with: the port for permissions, and the log, which is read in threads."""
+    """What a read handler needs: permissions, and the log, which is read in threads."""
 
     api: ControllerApi
     queries: Questions
@@ -34,15 +40,15 @@ class Reader(msgspec.Struct, frozen=True):
     async def answer(
         self, work: Callable[Concatenate[Questions, _P], object], *args: _P.args, **kwargs: _P.kwargs
     ) -> Response[Any]:
-        """Answer with what a question to the log gives: see `Reading.answer`."""
+        """Answer with the result of a query; see `Reading.answer`."""
         return await self.reading.answer(work, self.queries, *args, **kwargs)
 
     def need(self, request: HttpRequest, topic: str | None = None) -> None:
-        """Raise Refused for who may not describe the topic, or without one the cluster."""
+        """Raise Refused unless the caller may describe the topic, or without one the cluster."""
         need_cluster(self.api, request) if topic is None else need_topic(self.api, request, topic)
 
     async def need_request(self, request: HttpRequest, request_id: str) -> None:
-        """Raise Refused, alike for a request that the caller may not see and for one that does not exist."""
+        """Raise Refused if the caller may not see the request; an unknown request gives the same error."""
         if not await self.may_see_request(request, request_id):
             need_cluster(self.api, request)
 
@@ -58,23 +64,23 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
-    """Whether a topic may be shown; a look that is not worth a record."""
+    """True if the caller may describe the topic. A denial is not recorded in the log."""
     return api.allows(caller_of(request), "Describe", topic)
 
 
 def may_describe_some(api: ControllerApi, request: HttpRequest) -> bool:
-    """Whether there may be a topic that may be shown."""
-    return api.authorizer.allows_some(caller_of(request), "Describe", "Topic")
+    """False if there is certainly no topic that the caller may describe."""
+    return api.authorizer.allows_any(caller_of(request), "Describe", "Topic")
 
 
 def need_topic(api: ControllerApi, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:
-    """Raise Refused for who may not do this to the topic."""
+    """Raise Refused unless the caller may do this to the topic."""
     if not api.grants(caller_of(request), operation, topic):
-        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic!r}: {operation} is needed")
+        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation} on topic {topic!r} is needed")
 
 
 def need_cluster(api: ControllerApi, request: HttpRequest, operation: Operation = "Describe") -> None:
-    """Raise Refused for who may not do this to the cluster."""
+    """Raise Refused unless the caller may do this to the cluster."""
     if not api.grants(caller_of(request), operation):
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
@@ -94,3 +100,27 @@ def may_show_request(api: ControllerApi, caller: Caller, request: IndexedRequest
         return True
     is_named = 0 < request.num_topics == len(request.topics)
     return is_named and all(api.allows(caller, "Describe", topic) for topic in request.topics)
+
+
+MARK: Final = "~"
+"""No topic name begins with it."""
+
+
+class SealedCursors:
+    """Encrypts and decrypts cursors with a key that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._fernet = Fernet(Fernet.generate_key())
+
+    def seal(self, key: str) -> str:
+        """A shard key as a cursor, padded to hide its length."""
+        return MARK + self._fernet.encrypt(key.encode().ljust(NAME_LENGTH_MAX, b"\0")).decode()
+
+    def open(self, after: str | None) -> str | None:
+        """The name or shard key to continue after. Raises BadPlace."""
+        if after is None or not after.startswith(MARK):
+            return after
+        try:
+            return self._fernet.decrypt(after.removeprefix(MARK).encode()).rstrip(b"\0").decode()
+        except (InvalidToken, UnicodeError):
+            raise BadPlace("after: not a next_after of this process: start again without it") from None

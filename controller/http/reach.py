@@ -1,10 +1,8 @@
-"""By which names the service may be reached over HTTP, who a client is behind a proxy, and how clients log in.
+"""Allowed host names, trusted proxies, and logins over HTTP.
 
-A browser that is shown a page of evil.example may be made to send that page's requests here, when that name comes to
-resolve to our address (DNS rebinding). Such requests carry the name in their Host header. An address, or `localhost`,
-cannot be made to point elsewhere, so these are always allowed; a name has to be known.
-
-What a client says of where it comes from (`X-Forwarded-For`) is heard of trusted proxies alone.
+A page of evil.example can make a browser send requests here if that name resolves to our address (DNS rebinding). Such
+requests carry the name in their Host header. IP addresses and `localhost` cannot be rebound, so they are always
+allowed; other names must be configured. `X-Forwarded-For` is only believed from trusted proxies.
 """
 
 from __future__ import annotations
@@ -25,23 +23,23 @@ Network = IPv4Network | IPv6Network
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """The names that HTTP goes by (`*` for any), and the proxies that are trusted to say who their clients are."""
+    """The allowed host names (`*` for any), and the proxies whose X-Forwarded-For is believed."""
 
     names: frozenset[str] = frozenset()
     proxies: tuple[Network, ...] = ()
 
     def named(self, host: str) -> Reach:
-        """The same, with the host that is listened on."""
+        """A copy that also allows the host that is listened on."""
         return msgspec.structs.replace(self, names=self.names | {host.lower()})
 
     def allows(self, host_header: str) -> bool:
-        """Whether a Host header names this service."""
+        """True if a Host header names this service."""
         name = _without_port(host_header).lower().rstrip(".")
         return ANY_NAME in self.names or name in self.names or name in {"", "localhost"} or _is_address(name)
 
     def client_behind(self, peer: str, forwarded: Sequence[str]) -> str:
-        """The address of a client whose connection comes from `peer`, by the X-Forwarded-For headers of its request:
-        the last address that no trusted proxy is at."""
+        """The client's address, given the address of the connection and the X-Forwarded-For headers: the last one that
+        is not a trusted proxy's."""
         hops = [hop.strip() for line in forwarded for hop in line.split(",")]
         while hops and self._trusts(peer):
             hop = normal_host(_without_port(hops.pop()))
@@ -55,25 +53,25 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class Passwords(Protocol):
-    """Who knows tokens and passwords."""
+    """Checks tokens and passwords."""
 
     def owner_of(self, token: str) -> str | None:
-        """The user that a token belongs to."""
+        """The user with this token."""
         ...
 
     async def knows(self, user: str, password: str, address: str) -> bool:
-        """Whether this is a password of a user; addresses take turns."""
+        """True if the password is the user's. Concurrent checks are scheduled fairly by client address."""
         ...
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """How clients of HTTP log in, and whether they must."""
+    """How HTTP clients log in, and whether they must."""
 
     passwords: Passwords
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]
-    """Called for each login: `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
+    """Called for each login with `HTTP`, `bearer` or `basic`, and `succeeded` or `failed`."""
 
 
 def _without_port(text: str) -> str:

@@ -1,18 +1,24 @@
-"""What is read of a request before anything is done: who sent it, its query parameters, its JSON body.
+"""Parse requests strictly: sender, query parameters, JSON body, form.
 
-All of it strictly. A misspelled parameter that is ignored gives a wrong answer that looks right (`?att=5` would show
-the present), so it is an error that names what is allowed. The framework's own reading of bodies is lenient (`"1e3"`
-given for a config would become `1000.0`), so bodies are read here, and described here for the OpenAPI document.
+An ignored misspelling would give a wrong answer that looks right (`?att=5` would show the present), so unknown
+parameters are errors that name the allowed ones. The framework parses bodies leniently (`"1e3"` for a config would
+become `1000.0`), so bodies are parsed here, and described here for the OpenAPI document.
+
+State changes from pages of other sites are refused twice: by the Origin header, and by a token in each form for
+browsers that send no Origin.
 """
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Any, Final, TypeVar, get_type_hints
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
+from cryptography.fernet import Fernet
 from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
@@ -20,20 +26,22 @@ from litestar.params import QueryParameter
 from controller.http.errors import Connection, HttpRequest, refused
 from controller.kafka.session import ANONYMOUS, Session
 from controller.machine.errors import ErrorCode
+from events.catalog import EVENT_TYPES
+from projections.text.moments import OFFSET_END, SYNTAX
 
 API: Final = "HTTP"
 CLIENT_ID_CHARACTERS_MAX: Final = 200
-"""Of the User-Agent header, which is the client id in events: enough for any name of a program and its version."""
+"""The User-Agent header is the client id in events; longer ones are cut."""
 KEY_CHARACTERS_MAX: Final = 100
-"""Of a JSON key that an error names."""
+"""A JSON key in an error message is cut to this."""
 SCOPE_KEY: Final = "topicwright.session"
-"""Where `controller.http.gate` leaves the session in the scope, before a request is routed."""
+"""The key of the ASGI scope under which `controller.http.gate` stores the session."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who sent a request, for authorization, quotas and events. `client_id` is null where a client names none."""
+    """The sender of a request, for authorization, quotas and events. `client_id` is None without a User-Agent."""
 
     principal: str = ANONYMOUS
     host: str = ""
@@ -42,7 +50,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller_of(connection: Connection) -> Caller:
-    """Who sent a request; anonymous where nobody had to say."""
+    """The sender of a request; anonymous without a login."""
     session: Session | None = connection.scope.get(SCOPE_KEY)  # type: ignore[assignment]
     agent: str | None = connection.headers.get("user-agent")
     client_id = None if agent is None else agent[:CLIENT_ID_CHARACTERS_MAX]
@@ -53,17 +61,17 @@ def caller_of(connection: Connection) -> Caller:
 
 
 async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
-    """Raise Refused where a browser says that a page of another site makes it change something here."""
+    """Raise Refused if the Origin header of a state-changing request names another site."""
     if connection.scope.get("method") in {"GET", "HEAD"}:
         return
     for origin in connection.headers.getall("origin", []):
         if _site_of(origin) != connection.headers.get("host"):
-            message = f"pages of {origin} may not change anything here"
+            message = f"requests from pages of {origin} may not change anything here"
             raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
 
 
 def _site_of(origin: str) -> str:
-    """The host, and its port, that an Origin header names; empty where it names none."""
+    """HOST:PORT of an Origin header; empty if it has none."""
     try:
         return urlsplit(origin).netloc
     except ValueError:  # `http://[`
@@ -71,11 +79,11 @@ def _site_of(origin: str) -> str:
 
 
 async def refuse_unknown_parameters(connection: Connection, handler: BaseRouteHandler) -> None:
-    """Raise Refused for a query parameter that the handler does not know, or that is given twice."""
+    """Raise Refused for a query parameter that is unknown or given twice."""
     allowed = _query_parameters(handler)
     for name in connection.query_params:
         if name not in allowed:
-            known = f"allowed are {', '.join(sorted(allowed))}" if allowed else "none is allowed here"
+            known = f"allowed are {', '.join(sorted(allowed))}" if allowed else "this path takes none"
             raise refused(400, ErrorCode.INVALID_REQUEST, f"{name}: unknown query parameter; {known}")
         if len(connection.query_params.getall(name)) > 1:
             raise refused(400, ErrorCode.INVALID_REQUEST, f"{name}: given more than once")
@@ -92,10 +100,10 @@ def _query_parameters(handler: BaseRouteHandler) -> frozenset[str]:
 
 
 async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
-    """The body of a request. Raises Refused, naming the field that is wrong and what it may be."""
+    """Parse the JSON body. Raises Refused, naming the invalid field and what is allowed."""
     body = await request.body()
     if not body.strip():
-        raise refused(400, ErrorCode.INVALID_REQUEST, "body: missing; it has to be JSON")
+        raise refused(400, ErrorCode.INVALID_REQUEST, "body: missing; it must be JSON")
     try:
         read = msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -109,7 +117,7 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
-    """Raise Refused: of a key given twice, msgspec takes the last value."""
+    """Raise Refused for a repeated key, of which msgspec would take the last value."""
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:
@@ -118,7 +126,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
 
 
 def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
-    """The first key of an object whose value is wrong: msgspec names only the object."""
+    """The first key with an invalid value: msgspec names only the object."""
     wanted = get_type_hints(kind).get(field)
     if wanted is None:
         return "..."
@@ -133,11 +141,11 @@ def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
 
 FORM_FIELDS_MAX: Final = 20
 FORM_BYTES_MAX: Final = 64 << 10
-"""Of a body that is read on the event loop, in Python: some 20 ms."""
+"""Forms are parsed in Python on the event loop; this takes about 20 ms."""
 
 
 async def read_form(request: HttpRequest) -> dict[str, str]:
-    """The fields of a form that a browser sends, each once. Raises Refused."""
+    """Parse a form; each field may be given once. Raises Refused."""
     body = await request.body()
     if len(body) > FORM_BYTES_MAX:
         raise refused(413, ErrorCode.INVALID_REQUEST, f"body: a form has at most {FORM_BYTES_MAX} bytes")
@@ -146,8 +154,8 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
         pairs = parse_qsl(
             text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=FORM_FIELDS_MAX
         )
-    except ValueError:  # not UTF-8, no pairs, or too many
-        message = f"body: it has to be a form of at most {FORM_FIELDS_MAX} fields, in UTF-8"
+    except ValueError:  # not UTF-8, not NAME=VALUE pairs, or too many
+        message = f"body: it must be a form of at most {FORM_FIELDS_MAX} fields, in UTF-8"
         raise refused(400, ErrorCode.INVALID_REQUEST, message) from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
@@ -156,7 +164,7 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
 
 
 def body_of(fields: dict[str, object], kind: type[_T]) -> _T:
-    """The body that fields of a form stand for. Raises Refused as `read_body`."""
+    """Convert the fields of a form to a body. Raises Refused as `read_body` does."""
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
@@ -172,7 +180,7 @@ def _what_is_wrong(message: str, kind: type[msgspec.Struct]) -> str:
 
 
 def described(kind: type[msgspec.Struct], *, required: bool = True) -> type[Operation]:
-    """What the OpenAPI document says of an operation that takes such a body."""
+    """An OpenAPI operation with this request body."""
     _, components = msgspec.json.schema_components((kind,), ref_template="#/components/schemas/{name}")
     body = {"required": required, "content": {"application/json": {"schema": components[kind.__name__]}}}
 
@@ -181,3 +189,57 @@ def described(kind: type[msgspec.Struct], *, required: bool = True) -> type[Oper
             return {**super().to_schema(), "requestBody": body}
 
     return WithBody
+
+
+LIMIT_MAX = 1000
+"""Topics, events or requests per page."""
+OFFSET_MAX = OFFSET_END - 1
+
+At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]
+Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Maximum number of results")]
+From = Annotated[str | None, QueryParameter(name="from", description=f"Not before: {SYNTAX}")]
+FromMoment = Annotated[str, QueryParameter(name="from", description=f"The earlier point in time: {SYNTAX}")]
+To = Annotated[str | None, QueryParameter(name="to", description="Not after; same syntax")]
+FromOffset = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="First offset")]
+Partition = Annotated[
+    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Only this partition, if the log has partitions")
+]
+EventType = Annotated[
+    str | None,
+    QueryParameter(
+        name="type",
+        pattern=f"^({'|'.join(sorted(kind.__name__ for kind in EVENT_TYPES))})$",
+        description="Only events of this type",
+    ),
+]
+
+EventOrder = Annotated[
+    Literal["oldest", "newest"],
+    QueryParameter(name="order", description="Sort order; with `newest`, `from` is ignored"),
+]
+Cursor = Annotated[str | None, QueryParameter(description="`next_cursor` of the previous page")]
+
+
+HALF_DAY_MS: Final = 43_200_000
+
+
+class FormTokens:
+    """Signs the tokens of forms (CSRF protection) with a key that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._key = Fernet.generate_key()
+
+    def of(self, principal: str, now_ms: int) -> str:
+        """The token of a principal; valid for 12 to 24 hours."""
+        return self._sign(principal, now_ms // HALF_DAY_MS)
+
+    def check(self, token: str, principal: str, now_ms: int) -> None:
+        """Raise Refused if the token is not the principal's or has expired."""
+        period = now_ms // HALF_DAY_MS
+        valid = (self._sign(principal, each) for each in (period, period - 1))
+        if not any(compare_digest(token.encode(), each.encode()) for each in valid):
+            message = "this form has expired: reload the page and send it again"
+            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, message)
+
+    def _sign(self, principal: str, period: int) -> str:
+        return blake2b(f"{period} {principal}".encode(errors="replace"), key=self._key, digest_size=20).hexdigest()

@@ -1,7 +1,6 @@
-"""Serves the HTTP application in the event loop that decides, beside Kafka's wire.
+"""Serve the HTTP application on the controller's event loop.
 
-uvicorn speaks HTTP. It is run as a part and not as the process: it installs no signal handlers, writes no access log,
-and its own warnings go where all log lines go.
+uvicorn implements HTTP. It is embedded: no signal handlers, no access log, and its warnings go to the service's log.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ import structlog
 import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from controller.brokers.port import Fleet
+from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
-from controller.http.connections import Connection, Counts, Door
+from controller.http.connections import Connection, Counts, ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.health import OPEN_PATHS, states
 from controller.http.metrics import Metrics
 from controller.http.paths.log_heads import head_gauges
-from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.paths.simulated import BrokerControl
 from controller.http.query_threads import Reading, Stopping
 from controller.http.reach import Logins, Reach
 from controller.kafka.server.tls import Tls
@@ -35,9 +34,9 @@ from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
 from projections.queries.query import Questions
 
-BACKLOG = 1024  # connections that the kernel accepts before we do
+BACKLOG = 1024  # connections that the kernel accepts for us
 KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
-STOP_WITHIN_S = 2  # what is answered by then is; the rest is cut off
+STOP_WITHIN_S = 2  # open requests after that are cut off
 NOWHERE_ELSE = Reach()
 
 
@@ -47,7 +46,7 @@ class HttpServer:
     def __init__(
         self,
         api: ControllerApi,
-        fleet: Fleet | SimulatedBrokers | None,
+        brokers: Brokers | BrokerControl | None,
         query: Questions,
         metrics: Metrics,
         *,
@@ -57,27 +56,27 @@ class HttpServer:
         counts: Counts | None = None,
         sign: Sign = unsigned,
     ) -> None:
-        """With `tls` it is HTTPS; `logins` says how clients log in, None that nobody does; `counts` who may come in at
-        all, None that everybody may; `sign` signs the heads of the log."""
+        """`tls` makes it HTTPS. Without `logins` there is no login, without `counts` no connection limit per address.
+        `sign` signs the tree heads of the log."""
         self._logins = logins
         self._reach = reach
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
         followers = Followers(query, self._reading, self._stopping)
-        self._parts = Parts(api, fleet, query, metrics, self._reading, self._stopping, followers, sign)
+        self._parts = Parts(api, brokers, query, metrics, self._reading, self._stopping, followers, sign)
         self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(api))
         metrics.watch(lambda: head_gauges(query))
         metrics.watch(lambda: [("followers", "Clients that follow the events over HTTP.", len(followers))])
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
+        """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
         app = await asyncio.to_thread(build_app, self._parts, _release(), self._reach.named(host), self._logins)
         return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:
-        """Stop accepting, let what is under way end, close the rest within a bounded time."""
+        """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
         if not self._listener.listens:
             return
         self._stopping.event.set()
@@ -90,18 +89,16 @@ class HttpListener:
     """Serves one application on one address."""
 
     def __init__(self, tls: Tls | None = None, counts: Counts | None = None) -> None:
-        """Listens for HTTPS where `tls` is given, else for HTTP."""
         self._tls = tls
         self._counts = counts
         self._server: _Server | None = None
 
     @property
     def listens(self) -> bool:
-        """Whether it was started."""
         return self._server is not None
 
     async def start(self, app: ASGIApp, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one for 0. Raises OSError naming the address."""
+        """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
         listener = _listen(host, port)
         _forward_log_lines()
         config = uvicorn.Config(
@@ -117,56 +114,55 @@ class HttpListener:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=STOP_WITHIN_S,
         )
-        self._server = _Server(config, Door(app, _busy(app), self._counts, self._tls))
+        self._server = _Server(config, ListenerConnections(app, _busy(app), self._counts, self._tls))
         self._task = asyncio.create_task(self._server.serve([listener]), name="http")
         await self._server.listening.wait()
         bound_port: int = listener.getsockname()[1]
         return bound_port
 
     async def stop(self) -> None:
-        """Stop accepting, let what is under way end, close the rest within a bounded time."""
+        """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
         if self._server is not None:
             self._server.should_exit = True
             await self._task
 
 
 def _busy(app: ASGIApp) -> ASGIApp:
-    """The application where too many requests are under way: health alone."""
+    """The application of connections beyond the limit: only health is answered."""
 
     async def busy(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("path") in OPEN_PATHS:
             await app(scope, receive, send)
         else:
-            message = "too many connections are at work already; try again later"
+            message = "too many connections; try again later"
             await answer_early(send, 503, ErrorCode.REQUEST_TIMED_OUT, message, [(b"connection", b"close")])
 
     return busy
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, door: Door) -> None:
+    def __init__(self, config: uvicorn.Config, connections: ListenerConnections) -> None:
         super().__init__(config)
-        self._door = door
-        self._door.make = partial(Connection, door, config, self.server_state)
+        self._connections = connections
+        self._connections.make = partial(Connection, connections, config, self.server_state)
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, with connections of our own kind."""
-        assert sockets is not None, "it is given what is bound"
-        door, loop = self._door, asyncio.get_running_loop()
-        door.loop = loop
-        self.servers = [await loop.create_server(door.accepts, sock=one, backlog=BACKLOG) for one in sockets]
+        """Replaces uvicorn's: serve our own `Connection`."""
+        assert sockets is not None, "sockets are always given"
+        connections, loop = self._connections, asyncio.get_running_loop()
+        connections.loop = loop
+        self.servers = [await loop.create_server(connections.accept, sock=one, backlog=BACKLOG) for one in sockets]
         self.started = True
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, and end what there is."""
-        self._door.close()
+        self._connections.close()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the process."""
+        """Signals belong to the process."""
         yield
 
 
@@ -192,7 +188,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _ToLogLines(logging.Handler):
-    """Hands uvicorn's warnings and errors to the log that everything else writes to."""
+    """Forwards uvicorn's warnings and errors to the service's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger("topicwright.http")

@@ -1,7 +1,7 @@
-"""What the connections and the handlers of requests say to each other.
+"""The interface between connections and request handlers.
 
-A handler is called with a context and a request, and gives the response, now or later. It knows nothing of sockets,
-frames or the order of answers.
+A handler is called with a context and a request, and returns the response or an awaitable of it. It knows nothing of
+sockets, frames or the order of responses.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from controller.kafka.session import Session
 
 
 class NoResponse(enum.Enum):
-    """The one value NO_RESPONSE, as a type."""
+    """The type of NO_RESPONSE."""
 
     NO_RESPONSE = enum.auto()
 
 
 NO_RESPONSE: Final = NoResponse.NO_RESPONSE
-"""Given by a handler for a request that is not answered, such as a Produce with `acks=0`."""
+"""Returned for a request without a response, such as Produce with `acks=0`."""
 
 Answer = Message | Literal[NoResponse.NO_RESPONSE]
 
 
-class PassedRequest(Message, frozen=True, kw_only=True):
-    """A request that is not read here: its frame, without the size."""
+class ForwardedRequest(Message, frozen=True, kw_only=True):
+    """A request that is forwarded unread: its frame, without the size."""
 
     frame: bytes
 
 
-class PassedAnswer(Message, frozen=True, kw_only=True):
-    """An answer that another server wrote: its frame, without the size."""
+class ForwardedResponse(Message, frozen=True, kw_only=True):
+    """The response of another server: its frame, without the size."""
 
     frame: bytes
 
 
 class Disconnect(Exception):
-    """Raised by a handler: close this connection, after the answers to earlier requests, and log the reason."""
+    """Raised by a handler to close the connection, after the responses to earlier requests. The reason is logged."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-def _ignore_seconds(_: float) -> None:
+def _no_mute(_: float) -> None:
     return None
 
 
 class ClientConnection(msgspec.Struct):
-    """What is known of a client for as long as it is connected. `peer` is its host:port."""
+    """The state of a connected client. `peer` is its host:port."""
 
     session: Session = Session()
     peer: str = ""
     software_name: str = "unknown"
     software_version: str = "unknown"
     ends: bool = False
-    """Whether to close as soon as what it has requested so far is answered."""
-    mute: Callable[[float], None] = _ignore_seconds
-    """Read nothing more from the client for so many seconds."""
+    """True: close after the responses to the requests received so far."""
+    mute: Callable[[float], None] = _no_mute
+    """Stops reading from the client for so many seconds."""
 
 
 class RequestContext(msgspec.Struct, frozen=True):
-    """One request's header and the connection that it came by. A null client id is the empty one, as in Kafka."""
+    """The header and the connection of a request. A null client id is empty, as in Kafka."""
 
     api_key: int
     api_version: int
@@ -77,60 +77,57 @@ class RequestContext(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str:
-        """Who sent it, as Kafka writes principals: `User:name`."""
+        """The principal in Kafka's form: `User:name`."""
         return self.connection.session.principal
 
     @property
     def host(self) -> str:
-        """The client's IP address, as ACLs name hosts."""
+        """The client's IP address, as in ACLs."""
         return self.connection.session.host
 
     @property
     def api(self) -> str:
-        """The request by Kafka's name; its number where it is only passed on."""
+        """Kafka's name of the API; its number if requests are only forwarded."""
         api = APIS.get(self.api_key)
         return str(self.api_key) if api is None else api.name
 
     @property
     def session(self) -> Session:
-        """Who sent it, from where, and how it came in."""
         return self.connection.session
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the request came to."""
         return self.connection.session.listener
 
     @property
     def peer(self) -> str:
-        """The client's host:port."""
         return self.connection.peer
 
-    def silence(self, left_ms: int) -> int:
-        """What to answer as `throttle_time_ms`. Until that is over, nothing more is read from the client (KIP-219)."""
+    def throttle(self, left_ms: int) -> int:
+        """The `throttle_time_ms` of the response. The connection is muted for that time (KIP-219)."""
         if left_ms > 0:
             self.connection.mute(left_ms / 1000)
         return max(0, left_ms)
 
     @property
     def software(self) -> str:
-        """The client's name and version as it gave them in ApiVersions (KIP-511)."""
+        """The client's software name and version (KIP-511)."""
         return f"{self.connection.software_name} {self.connection.software_version}"
 
 
 Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
-"""Called as soon as the request is read, in the order of arrival on a connection.
+"""Called for each request, in order of arrival on a connection.
 
-An `async` handler runs at once up to its first wait, so what is pipelined is begun in order and together; until then it
-has no task of its own (`asyncio.timeout` must come after). A future may be returned as well, which spares a task.
-When the connection is lost, what a handler is waiting for is cancelled: it should shield what must be finished.
+An `async` handler runs eagerly up to its first wait, so pipelined requests start in order and together. Until then it
+has no task (`asyncio.timeout` must come after). A returned future saves a task. When the connection is lost, the
+handler is cancelled; it must shield what has to finish.
 """
 
 
 class ApiHandler(msgspec.Struct, frozen=True):
-    """The versions of an API that a listener takes, both ends included, and who handles them.
+    """A row of a listener's table: the versions of an API, both ends included, and their handler.
 
-    `min_version_advertised` differs only where Kafka advertises what it refuses (Produce, see KAFKA-18659).
+    `min_version_advertised` differs only for Produce, of which Kafka advertises versions that it rejects (KAFKA-18659).
     """
 
     min_version: int
@@ -138,9 +135,9 @@ class ApiHandler(msgspec.Struct, frozen=True):
     handle: Handler
     min_version_advertised: int | None = None
     elements_max: int = ELEMENTS_MAX
-    """Of a request, in all its arrays; one with more is malformed."""
+    """The most elements in all arrays of a request; one with more is malformed."""
     passes: bool = False
-    """Requests come to the handler as `PassedRequest`, whatever they say."""
+    """Requests are not decoded: the handler gets a `ForwardedRequest`."""
     alone: bool = False
-    """Nothing else of a connection is begun while such a request is worked on, as Kafka does with all requests: a list
-    of everything takes few bytes to request, and many to answer."""
+    """The connection starts no other request meanwhile, as Kafka does for all APIs: a list of everything is a small
+    request with a large response."""

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: what authorization, quotas and events need to know of it."""
+"""The identity of a client, for authorization, quotas and events."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import msgspec
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Whoever came without having to say who it is, as Kafka calls it."""
+"""Kafka's principal of clients that did not authenticate."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One client's identity. `principal` is `TYPE:NAME`; `host` its IP address without a port, as ACLs name hosts."""
+    """`principal` is `TYPE:NAME`; `host` is the IP address without a port, as in ACLs."""
 
     principal: str = ANONYMOUS
     host: str = ""
     listener: str = "PLAINTEXT"
     protocol: SecurityProtocol = "PLAINTEXT"
     expires_at_s: float | None = None
-    """On the connection's clock, when the session has to be authenticated anew (KIP-368); None: never."""
+    """When the session must be re-authenticated (KIP-368), on the connection's clock; None: never."""
 
 
 @lru_cache(maxsize=4096)
 def normal_host(text: str) -> str:
-    """An address in the one form in which addresses are compared: IPv6 as RFC 5952 writes it, without a zone; IPv4 as
-    IPv4, also where it is written as IPv6 (`::ffff:10.0.0.1`). What is no address stays as it is."""
+    """The canonical form of an address: IPv6 as in RFC 5952 without a zone, IPv4-mapped IPv6 (`::ffff:10.0.0.1`) as
+    IPv4. Other text is returned unchanged."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,1 +1,1 @@
-"""Pure: decide(state, command) gives events and answers, apply(state, event) the next state."""
+"""The controller's state machine, without I/O: `decide` turns commands into events, `apply` turns events into state."""

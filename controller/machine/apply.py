@@ -1,38 +1,46 @@
-"""Events to state.
+"""Applies events to the state.
 
-`apply` is total over what `decide` emits: it validates nothing, rejects nothing and reads no clock. An event that does
-not fit the state is a bug, so it raises, and is never skipped: the command that led to it fails, and a log that holds
-it is not read.
+`apply` accepts every event that `decide` emits. It validates nothing, rejects nothing and reads no clock. An event that
+does not fit the state is a bug, so `apply` raises CannotApply instead of skipping it: the command fails, and a log with
+such an event cannot be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
-from controller.machine.partitions.after_events import after_change, after_fill, after_step, with_partition
-from controller.machine.partitions.blocks import extended
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic, Waiter
+from controller.machine.partitions.blocks import changed, extended
+from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, State, Topic
 from events import access, catalog
-from events.catalog import Event, Partition, Recorded
+from events.catalog import (
+    Event,
+    IsrChanged,
+    LeaderElected,
+    Partition,
+    PartitionChanged,
+    PlaceholderFilled,
+    Recorded,
+    ReplicaMetadata,
+)
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
 
 class CannotApply(AssertionError):
-    """An event that does not fit the state: a bug in `decide`, or a log that is not whole."""
+    """An event does not fit the state: a bug in `decide`, or an incomplete log."""
 
     def __init__(self, record: Recorded, why: str) -> None:
         super().__init__(f"event {type(record.event).__name__} at offset {record.offset} cannot be applied: {why}")
 
 
 def apply(state: State, record: Recorded) -> ShardKey:
-    """Bring `state` past one event; returns the shard key of the topic it concerned ("" for a cluster event)."""
+    """Applies an event to `state`. Returns the shard key of its topic; "" for a cluster event. Raises CannotApply."""
     event = record.event
-    on_topic = _TOPIC_FOLDS.get(type(event))
+    on_topic = _TOPIC_EVENTS.get(type(event))
     if on_topic is None:
         state.cluster = apply_cluster(state.cluster, record)
         return CLUSTER_SHARD
@@ -48,18 +56,17 @@ def apply(state: State, record: Recorded) -> ShardKey:
 
 
 def apply_topic(topic: Topic | None, record: Recorded) -> Topic | None:
-    """The topic after an event of its shard; None where there is none. Raises CannotApply."""
-    return _TOPIC_FOLDS[type(record.event)](topic, record.event, record)
+    """Returns the topic after an event of its shard, or None if the topic does not exist. Raises CannotApply."""
+    return _TOPIC_EVENTS[type(record.event)](topic, record.event, record)
 
 
 def concerns_topic(event: Event) -> bool:
-    """Whether an event belongs to one topic, rather than to the whole cluster."""
-    return type(event) in _TOPIC_FOLDS
+    """True if the event belongs to one topic instead of the whole cluster."""
+    return type(event) in _TOPIC_EVENTS
 
 
 def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
-    """Brokers, settings, access control entries and quotas after a cluster event. Raises CannotApply for what is not
-    there, or is there already."""
+    """Returns the cluster after a cluster event. Raises CannotApply."""
     match record.event:
         case access.AclsCreated() | access.AclsDeleted() as e:
             return _with_acls(cluster, e, record)
@@ -67,10 +74,10 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_quotas(e.entity, after_quotas(cluster.quotas.get(e.entity, ()), e))
         case access.ScramCredentialSet() | access.ScramCredentialRemoved() | access.LoginSecretDrawn() as e:
             return _with_logins(cluster, e, record)
-        case access.AsksRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
+        case access.RequestsRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
-            quorum = Quorum(
+            quorum = QuorumLeader(
                 e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id, priority=e.priority
             )
             return replace(cluster, quorum=quorum)
@@ -92,7 +99,7 @@ def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted,
     created = isinstance(event, access.AclsCreated)
     wrong = next((acl for acl in event.acls if (acl in cluster.acls) is created), None)
     if wrong is not None:
-        raise CannotApply(record, f"{wrong} holds already" if created else f"{wrong} does not hold")
+        raise CannotApply(record, f"{wrong} exists already" if created else f"{wrong} does not exist")
     acls = cluster.acls.with_all(event.acls) if created else cluster.acls.without(event.acls)
     return replace(cluster, acls=acls)
 
@@ -104,16 +111,16 @@ def _with_logins(
 ) -> Cluster:
     if isinstance(event, access.LoginSecretDrawn):
         if cluster.login_secret:
-            raise CannotApply(record, "there is a login secret already")
+            raise CannotApply(record, "a login secret exists already")
         return replace(cluster, login_secret=event.secret)
     if isinstance(event, access.ScramCredentialRemoved) and (event.user, event.mechanism) not in cluster.scram:
         raise CannotApply(record, f"user {event.user!r} has no credential for {event.mechanism}")
     return apply_credential(cluster, event)
 
 
-def _quorum(cluster: Cluster, record: Recorded) -> Quorum:
+def _quorum(cluster: Cluster, record: Recorded) -> QuorumLeader:
     if cluster.quorum is None:
-        raise CannotApply(record, "nobody leads real brokers here")
+        raise CannotApply(record, "there is no quorum leader")
     return cluster.quorum
 
 
@@ -182,7 +189,7 @@ def _on_created(topic: Topic | None, event: catalog.TopicCreated, record: Record
     facts = (event.topic, event.topic_id, event.partitions, event.configs, record.at_ms, record.offset)
     if event.is_adopted:
         return Topic(*facts, ready_at_ms=record.at_ms)
-    return Topic(*facts, waiter=Waiter(event.request_id, record.at_ms, event.deadline_ms))
+    return Topic(*facts, pending_create=PendingCreate(event.request_id, record.at_ms, event.deadline_ms))
 
 
 def _on_partitions_added(topic: Topic | None, event: catalog.PartitionsAdded, record: Recorded) -> Topic:
@@ -216,12 +223,16 @@ def _partition(topic: Topic, index: int, record: Recorded) -> Partition:
 
 def _on_leadership(topic: Topic | None, event: catalog.LeaderElected | catalog.IsrChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_change(_partition(known, event.partition, record), event))
+    return with_partition(
+        known, event.partition, after_leadership_change(_partition(known, event.partition, record), event)
+    )
 
 
 def _on_step(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(known, event.partition, after_step(_partition(known, event.partition, record), event))
+    return with_partition(
+        known, event.partition, after_partition_change(_partition(known, event.partition, record), event)
+    )
 
 
 def _on_filled(topic: Topic | None, event: catalog.PlaceholderFilled, record: Recorded) -> Topic:
@@ -245,16 +256,15 @@ def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) 
 
 
 def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
-    """Whoever is answered waits no longer. A refused create never waited, though a topic may stand under its key:
-    of another request, or of the same one under a name that collides."""
+    """Ends the pending create. A refused create has none, even if another topic has the same shard key."""
     if topic is None or topic.name != event.topic:
         return topic
-    if topic.waiter is None or topic.waiter.request_id != event.request_id:
+    if topic.pending_create is None or topic.pending_create.request_id != event.request_id:
         return topic
-    return replace(topic, waiter=None)
+    return replace(topic, pending_create=None)
 
 
-_TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {
+_TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] = {
     catalog.CreateRequested: _unchanged,
     catalog.CreateRejected: _unchanged,
     catalog.ChangeRejected: _unchanged,
@@ -274,4 +284,59 @@ _TOPIC_FOLDS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]] 
     catalog.TopicReady: _on_ready,
     catalog.CreateAnswered: _on_answered,
 }
-"""How each event of a topic changes it. Each fold takes the event of its key: `Any` stands for that."""
+"""The function that applies each event type to a topic. Each takes its own event type, hence `Any`."""
+
+
+T = TypeVar("T")
+
+
+def after_leadership_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
+    """Returns the partition with the leader and ISR of the event."""
+    return Partition(
+        before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.replica_metadata
+    )
+
+
+def after_partition_change(before: Partition, change: PartitionChanged) -> Partition:
+    """Returns the partition of a Kafka broker after PartitionChanged."""
+    kept = before.replica_metadata or ReplicaMetadata()
+    replica_metadata = ReplicaMetadata(
+        _newer(change.directories, kept.directories),
+        _newer(change.adding, kept.adding),
+        _newer(change.removing, kept.removing),
+        _newer(change.elr, kept.elr),
+        _newer(change.last_known_elr, kept.last_known_elr),
+        _newer(change.recovering, kept.recovering),
+    )
+    return Partition(
+        _newer(change.replicas, before.replicas),
+        _newer(change.isr, before.isr),
+        _newer(change.leader, before.leader),
+        change.leader_epoch,
+        change.partition_epoch,
+        replica_metadata,
+    )
+
+
+def _newer(new: T | None, old: T) -> T:
+    return old if new is None else new
+
+
+def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
+    """Returns the partition with a broker in place of a placeholder (KIP-409)."""
+    replicas = tuple(fill.broker_id if replica == fill.placeholder else replica for replica in before.replicas)
+    replica_metadata = before.replica_metadata
+    if replica_metadata is not None and fill.directory is not None:
+        place = before.replicas.index(fill.placeholder)
+        directories = (
+            *replica_metadata.directories[:place],
+            fill.directory,
+            *replica_metadata.directories[place + 1 :],
+        )
+        replica_metadata = replace(replica_metadata, directories=directories)
+    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch, replica_metadata)
+
+
+def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:
+    """Returns the topic with one partition replaced."""
+    return replace(topic, partitions=changed(topic.partitions, {index: partition}))

@@ -1,10 +1,10 @@
-"""What a command leads to: events to record, then answers to give."""
+"""The result of a command: events to record and answers to send."""
 
 from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import NO_TOPIC
+from controller.machine.commands import NO_TOPIC
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Broker, State, Topic
 from events.access import Acl
@@ -13,8 +13,8 @@ from events.names import RequestId, TopicName, shard_key
 
 
 class Detail(msgspec.Struct, frozen=True, gc=False):
-    """What one part of a request about the cluster (an entry, a filter, an entity, a user) is answered; `acls` are
-    those that a filter found."""
+    """The answer for one part of a cluster request: an ACL, a filter, a quota entity or a user. `acls` are the matches
+    of a filter."""
 
     code: int = 0
     message: str = ""
@@ -22,7 +22,7 @@ class Detail(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
-    """What a request is answered for one partition; `state` shows it as decided, where it is of interest."""
+    """The answer for one partition. `state` is the partition as decided, where an API returns it."""
 
     partition: int
     code: int = 0
@@ -31,12 +31,11 @@ class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What a request for a topic is answered. `topic` shows the topic as decided (also of a dry run), else None.
+    """The answer to a request for one topic. `topic` is the topic as decided, also for a dry run.
 
-    A request about the cluster has an empty name, and in `details` one for each of its parts, in their order; they are
-    missing only where the whole request failed with `code`.
-    `partitions` are the answers to what is asked for each partition, `number` to what is asked for no topic (the first
-    of a block of producer ids, the epoch of a broker).
+    A request about the cluster has an empty topic name, and in `details` one answer for each of its parts, in order.
+    `details` is empty if the whole request failed with `code`. `partitions` answers requests about partitions. `number`
+    is a producer id or a broker epoch, for requests that return one.
     """
 
     request_id: RequestId
@@ -52,20 +51,20 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """Events to record, then answers to give. With `consult` there is neither: the policies are to be asked first.
+    """Events to record and answers to send. With `needs_approval` both are empty: the command needs a verdict first.
 
-    `refusal` is set where the command was refused: its events change no state, and whoever records may count alike
-    refusals instead of keeping each of them.
+    `refusal` is set if the command was refused. Its events change no state, so the engine may count similar refusals
+    instead of recording each of them.
     """
 
     events: tuple[Event, ...] = ()
     answers: tuple[Answer, ...] = ()
-    consult: bool = False
+    needs_approval: bool = False
     refusal: Rejection | None = None
 
 
-def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
-    """Events about a registered broker. A real one is answered with its epoch, None that it is not registered."""
+def broker_decision(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
+    """Events about a registered broker. A KRaft broker gets its epoch as answer; None means it is not registered."""
     if broker is None:
         return Decision(events, (Answer(request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
     is_real = bool(broker.features)
@@ -73,10 +72,10 @@ def about_broker(request_id: RequestId, broker: Broker | None, *events: Event) -
 
 
 NOTHING = Decision()
-CONSULT = Decision(consult=True)
+NEEDS_APPROVAL = Decision(needs_approval=True)
 
 
 def topic_named(state: State, name: str) -> Topic | None:
-    """The topic of exactly this name, or None."""
+    """Returns the topic with exactly this name, or None."""
     topic = state.topics.get(shard_key(name))
     return topic if topic is not None and topic.name == name else None

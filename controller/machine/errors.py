@@ -1,4 +1,4 @@
-"""Kafka's error codes that Topicwright can answer (org.apache.kafka.common.protocol.Errors), and its rejections."""
+"""Kafka's error codes that Topicwright returns (org.apache.kafka.common.protocol.Errors), and rejections."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import msgspec
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numbers, under Kafka's names."""
-
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -70,13 +68,13 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
-def foreign(code: int) -> ErrorCode:
-    """The code of another controller, which may be one that is not named here: it is passed on as it is."""
+def external_error(code: int) -> ErrorCode:
+    """Returns an error code of another controller unchanged, even if ErrorCode does not name it."""
     return cast(ErrorCode, code)
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """A client's mistake: the code and message for the client, and the rule that decided, for the log."""
+    """Why a request is refused: code and message for the client, and the name of the rule for the log."""
 
     code: ErrorCode
     message: str

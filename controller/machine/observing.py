@@ -1,16 +1,16 @@
-"""Deciding on what brokers do, on their controller and on time that passes: registration, liveness, features,
-propagation, leaders, deadlines."""
+"""Decides on commands from brokers, from the controller itself and from timers: registration, fencing, features,
+metadata propagation, leaders, deadlines."""
 
 from __future__ import annotations
 
 from controller.machine import readiness
+from controller.machine.apply import after_leadership_change, with_partition
 from controller.machine.commands import commands
-from controller.machine.configs.resource_configs import with_one_min_isr
-from controller.machine.decision import NOTHING, Answer, Decision, about_broker, topic_named
+from controller.machine.configs.changes import with_one_min_isr
+from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import leadership, reports
-from controller.machine.partitions.after_events import after_change, with_partition
-from controller.machine.readiness import answer_waiter, answers_of
+from controller.machine.partitions import leadership, requests
+from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
 from events import catalog
 from events.catalog import Event
@@ -18,7 +18,7 @@ from events.names import ShardKey
 
 
 def register(state: State, command: commands.RegisterBroker) -> Decision:
-    """A broker is known from here on, fenced; one that was live under another incarnation is gone first (KIP-631)."""
+    """Registers a broker as fenced. A live broker with another incarnation id is fenced first (KIP-631)."""
     known = state.cluster.brokers.get(command.broker_id)
     same = (command.incarnation, command.rack, command.endpoints)
     is_known = known is not None and (known.incarnation, known.rack, known.endpoints) == same
@@ -31,48 +31,47 @@ def register(state: State, command: commands.RegisterBroker) -> Decision:
     )
     if known is None or known.fenced:
         return Decision((event,), answers)
-    return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered anew"), event), answers)
+    return Decision((catalog.BrokerFenced(command.broker_id, known.broker_epoch, "registered again"), event), answers)
 
 
 def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
-    """A broker is forgotten (KIP-746); its replicas stay in the topics' lists, as in Kafka."""
+    """Unregisters a broker (KIP-746). Its replicas stay in the topics' replica lists, as in Kafka."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return about_broker(command.request_id, None)
+        return broker_decision(command.request_id, None)
     gone = catalog.BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, gone)
+    return broker_decision(command.request_id, known, gone)
 
 
-def _is_of_another(known: Broker | None, epoch: int | None) -> bool:
-    """Whether the broker has registered anew since this was said of it: a heartbeat of the process before says nothing
-    of the one that is there now."""
+def _is_stale_epoch(known: Broker | None, epoch: int | None) -> bool:
+    """True if the command is about an earlier registration of the broker."""
     return known is not None and epoch not in (None, known.broker_epoch)
 
 
 def fence(state: State, command: commands.FenceBroker) -> Decision:
-    """A live broker is gone. Its topics are looked at by `review`."""
+    """Fences a broker. `reconcile` then elects other leaders."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+    if _is_stale_epoch(known, command.broker_epoch):
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced:
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, fenced)
+    return broker_decision(command.request_id, known, fenced)
 
 
 def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
-    """A fenced broker is live. What it can lead or fill is looked at by `review`."""
+    """Unfences a broker. `reconcile` then elects leaders and fills placeholders."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+    if _is_stale_epoch(known, command.broker_epoch):
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or not known.fenced:
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
-    return about_broker(command.request_id, known, unfenced)
+    return broker_decision(command.request_id, known, unfenced)
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
-    """The controller leads in the next epoch. A log without features gets those of the command."""
+    """Starts the next leader epoch. A log without features gets the features of the command."""
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)
@@ -87,13 +86,13 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
     )
     events: list[Event] = [begun]
     if not cluster.features:
-        events.append(catalog.FeaturesChanged(command.features, "the cluster's first"))
+        events.append(catalog.FeaturesChanged(command.features, "initial features"))
         events += with_one_min_isr(cluster, command.features, command.request_id)
     return Decision(tuple(events))
 
 
 def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
-    """The finalized features from here on; no event if they are."""
+    """Finalizes features. No event if they are unchanged."""
     answers = (Answer(command.request_id, command.topic, 0),)
     if command.features == state.cluster.features:
         return Decision((), answers)
@@ -102,41 +101,41 @@ def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
 
 
 def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
-    """A live broker leaves: it is not to lead any more. Its topics are looked at by `review`."""
+    """Starts the controlled shutdown of a broker. `reconcile` then moves its leaderships."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+    if _is_stale_epoch(known, command.broker_epoch):
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or known.fenced or known.leaving:
-        return about_broker(command.request_id, known)
-    return about_broker(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
+        return broker_decision(command.request_id, known)
+    return broker_decision(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
 
 
 def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
-    """Other log directories of a broker are online, or cordoned. `review` then looks at the topics."""
+    """Records the online and cordoned log directories of a broker. `reconcile` then updates the topics."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_of_another(known, command.broker_epoch):
-        return reports.stale(command.request_id, command.topic, state.cluster, command.broker_id)
+    if _is_stale_epoch(known, command.broker_epoch):
+        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     if known is None or (known.log_dirs, known.cordoned) == (command.log_dirs, command.cordoned):
-        return about_broker(command.request_id, known)
+        return broker_decision(command.request_id, known)
     changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs, command.cordoned)
-    return about_broker(command.request_id, known, changed)
+    return broker_decision(command.request_id, known, changed)
 
 
-def review(state: State, command: commands.ReviewTopics) -> Decision:
-    """Bring topics in line with the brokers that are live now; a waiting create may be complete by it."""
+def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
+    """Brings topics in line with the live brokers. This may complete pending creates."""
     events: list[Event] = []
     answers: list[Answer] = []
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = leadership.settle(topic, state.cluster, "live brokers changed", command.span)
+            settled, changes = leadership.reconcile(topic, state.cluster, "live brokers changed", command.span)
             events += changes
             _complete(settled, state.cluster, command.at_ms, events, answers)
     return _decision(events, answers)
 
 
 def _complete(topic: Topic, cluster: Cluster, at_ms: int, events: list[Event], answers: list[Answer]) -> None:
-    """Add what follows if the topic, as it is after `events`, became complete."""
+    """Appends TopicReady and the answer if the topic has become complete."""
     if topic.ready_at_ms is None:
         completed = readiness.complete(topic, topic.propagated, cluster, at_ms)
         events += completed
@@ -148,7 +147,7 @@ def _decision(events: list[Event], answers: list[Answer]) -> Decision:
 
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
-    """Brokers have applied the log so far: topics that wait for that may be complete. Oldest first."""
+    """Records that brokers have applied the log up to an offset. This may complete pending creates, oldest first."""
     cluster, topics = state.cluster, state.topics
     events: list[Event] = []
     answers: list[Answer] = []
@@ -162,9 +161,9 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
 
 
 def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
-    """The topics that wait and were created at offsets after `after` and not after `until`, oldest first.
+    """Returns incomplete topics created after offset `after` and up to `until`, oldest first.
 
-    Found from the newest on: those that wait for long, for a broker that is slow, may be many.
+    Searches from the newest, because many old topics may be waiting for a slow broker.
     """
     keys: list[ShardKey] = []
     for key, created_offset in reversed(state.waiting.items()):
@@ -177,9 +176,9 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
 
 
 def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
-    """In-sync sets as their leader reports them, each on top of the one before; what does not fit changes nothing."""
+    """Applies the ISR reports of a leader in order. Stale reports change nothing."""
     if command.broker_epoch is not None:
-        return reports.alter_partition(state, command)
+        return requests.alter_partition(state, command)
     topic = topic_named(state, command.topic)
     if topic is None:
         return NOTHING
@@ -188,31 +187,33 @@ def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
         change = leadership.accept_isr(topic, command.broker_id, report, state.cluster)
         if change is not None and not isinstance(change, ErrorCode):
             events.append(change)
-            topic = with_partition(topic, report.partition, after_change(topic.partitions[report.partition], change))
+            topic = with_partition(
+                topic, report.partition, after_leadership_change(topic.partitions[report.partition], change)
+            )
     return _decision(events, [])
 
 
 def report_leader(state: State, command: commands.ReportLeader) -> Decision:
-    """A leader that serves settles its topic; one that cannot is replaced. A waiting create may be complete by it."""
+    """Reconciles the topic of a leader that serves, or replaces a leader that cannot serve."""
     topic, index = topic_named(state, command.topic), command.partition
     if topic is None or not 0 <= index < len(topic.partitions):
         return NOTHING
     events: list[Event] = []
     if command.serving:
-        topic, events = leadership.settle(topic, state.cluster, command.reason or "leader reported")
+        topic, events = leadership.reconcile(topic, state.cluster, command.reason or "leader reported")
     else:
         lost = leadership.without_leader(topic, index, command.broker_id, state.cluster, command.reason)
         if lost is not None:
             events = [lost]
-            topic = with_partition(topic, index, after_change(topic.partitions[index], lost))
+            topic = with_partition(topic, index, after_leadership_change(topic.partitions[index], lost))
     answers: list[Answer] = []
     _complete(topic, state.cluster, command.at_ms, events, answers)
     return _decision(events, answers)
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
-    """The settings in force from here on; nothing if they are. Raises if they cannot be read, before they are logged:
-    the shell checks them at its start, so that would be a bug of its."""
+    """Records new settings; no event if unchanged. Raises if they are invalid: the shell has validated them, so that is
+    a bug."""
     cluster = state.cluster
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING
@@ -222,18 +223,18 @@ def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
 
 
 def record_head(state: State, command: commands.RecordHead) -> Decision:
-    """A head of the log was signed. It says nothing of the state."""
+    """Records a signed tree head, which does not change the state."""
     signed = command.size, command.root, command.signed_at_ms, command.public_key, command.signature
     return Decision((catalog.HeadSigned(*signed),))
 
 
 def expire(state: State, command: commands.ExpireRequest) -> Decision:
-    """The deadline of a create passed: it is answered, and its topic may become complete later. Nothing if it does
-    not wait any more, or if `at_ms` is before its deadline."""
+    """Answers a create whose deadline has passed; its topic may still become complete. Does nothing if the create is
+    already answered, or if `at_ms` is before its deadline."""
     topic = topic_named(state, command.topic)
-    if topic is None or topic.waiter is None or topic.waiter.request_id != command.request_id:
+    if topic is None or topic.pending_create is None or topic.pending_create.request_id != command.request_id:
         return NOTHING
-    if command.at_ms < topic.waiter.deadline_ms:
+    if command.at_ms < topic.pending_create.deadline_ms:
         return NOTHING
-    message = f"The topic was created, but was not complete in time: {readiness.how_far(topic, state.cluster)}."
-    return answer_waiter(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)
+    message = f"The topic was created, but was not complete in time: {readiness.progress_text(topic, state.cluster)}."
+    return answer_pending_create(topic, ErrorCode.REQUEST_TIMED_OUT, message, command.at_ms)

@@ -1,4 +1,4 @@
-"""When a waiting create is complete: every partition has a live leader, every live broker has applied the metadata."""
+"""Completion of new topics: every partition has a live leader, and every live broker has applied the metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from events.names import BrokerId
 
 
 def confirm(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> list[Event]:
-    """The events that follow when brokers have applied a topic's creation."""
+    """Returns the events after brokers have applied the creation of a topic."""
     known = topic.propagated
     fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
     if not fresh:
@@ -21,9 +21,9 @@ def confirm(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms
 
 
 def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> list[Event]:
-    """`TopicReady` and the answer to the waiting create, if nothing is missing any more.
+    """Returns `TopicReady` and the answer to the pending create if the topic is complete, else nothing.
 
-    A leader that is fenced, and whose partition was not looked at since, does not count: it may never serve.
+    A fenced leader does not count, because it may never serve.
     """
     live = cluster.live
     if len(propagated) < len(live):
@@ -33,34 +33,36 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
     if not {partition.leader for partition in topic.partitions}.issubset(live):
         return []
     events: list[Event] = [TopicReady(topic.name)]
-    if topic.waiter is not None:
-        waited_ms = max(0, at_ms - topic.waiter.asked_at_ms)
-        events.append(CreateAnswered(topic.waiter.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
+    if topic.pending_create is not None:
+        waited_ms = max(0, at_ms - topic.pending_create.requested_at_ms)
+        events.append(CreateAnswered(topic.pending_create.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
     return events
 
 
 def answers_of(events: list[Event], topic: Topic) -> tuple[Answer, ...]:
-    """The answer of the create that waited for a topic, if these events complete it."""
+    """Returns the answer to the pending create if the events complete the topic."""
     last = events[-1] if events else None
     if type(last) is not CreateAnswered:
         return ()
     return (Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic),)
 
 
-def how_far(topic: Topic, cluster: Cluster) -> str:
-    """How far a topic came, in words for the message of REQUEST_TIMED_OUT."""
+def progress_text(topic: Topic, cluster: Cluster) -> str:
+    """Describes the progress of a topic, for the message of REQUEST_TIMED_OUT."""
     leaders = sum(1 for partition in topic.partitions if partition.leader in cluster.live)
     applied = len(frozenset(topic.propagated).intersection(cluster.live))
     return (
         f"{leaders} of {len(topic.partitions)} partitions have a leader and "
-        f"{applied} of {len(cluster.live)} live brokers know it"
+        f"{applied} of {len(cluster.live)} live brokers have applied it"
     )
 
 
-def answer_waiter(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
-    """The terminal answer of a create that waits, other than that it is complete."""
-    waiter = topic.waiter
-    assert waiter is not None, "only a create that waits is answered so"
-    waited_ms = max(0, at_ms - waiter.asked_at_ms)
-    event = CreateAnswered(waiter.request_id, topic.name, int(code), message, waited_ms)
-    return Decision((event,), (Answer(waiter.request_id, topic.name, int(code), message, "", waited_ms, topic),))
+def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
+    """Answers a pending create with an error."""
+    pending_create = topic.pending_create
+    assert pending_create is not None, "only a create that waits is answered so"
+    waited_ms = max(0, at_ms - pending_create.requested_at_ms)
+    event = CreateAnswered(pending_create.request_id, topic.name, int(code), message, waited_ms)
+    return Decision(
+        (event,), (Answer(pending_create.request_id, topic.name, int(code), message, "", waited_ms, topic),)
+    )

@@ -1,8 +1,8 @@
-"""The rules that a command of a client must pass, each a function that returns a rejection or None.
+"""Rules for client commands. Each function returns a rejection, or None.
 
-Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate) and messages begin with Kafka's words; where
-KIP-4, KIP-409 or one topic's independence of another want something else, the rule says so. The order of the rules is
-in `creating` and `changing`.
+Codes are those of Kafka 4.x (ReplicationControlManager, Topic.validate), and messages begin with Kafka's text. Where
+KIP-4, KIP-409 or the independence of topics need something else, the rule says so. `topics` sets the order of the
+rules.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
-from controller.machine.errors import ErrorCode, Rejection, foreign
+from controller.machine.errors import ErrorCode, Rejection, external_error
 from controller.machine.state import Cluster, Settings, Topic
 from events.catalog import Assignment
 from events.names import BrokerId
 
 NAME_LENGTH_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's bound on the partitions of one request, and on the metadata records that a request leads to
-(QuorumController.MAX_RECORDS_PER_USER_OP). Here it holds for each topic by itself, because topics are independent."""
+"""Kafka's limit on the partitions of a request, and on its metadata records (QuorumController.MAX_RECORDS_PER_USER_OP).
+Here it applies to each topic, because topics are independent."""
 PLACEHOLDERS_PER_REQUEST_MAX = 100_000
-"""Bounds what one request can make of a factor far beyond the brokers that there are (KIP-409 has no bound)."""
+"""Limits requests with a factor far above the number of brokers; KIP-409 has no limit."""
 CLUSTER_METADATA = "__cluster_metadata"
-"""Kafka's own metadata log; it is not a topic, and must not become one."""
+"""Kafka's metadata log, which is not a topic."""
 CREATE_TOPICS = "CreateTopics"
 QUOTA = "quota"
-"""The rule of what a mutation quota refuses."""
+"""The rule name of refusals by a mutation quota."""
 BY_CLUSTER = "cluster"
-"""The rule of what the cluster refuses that carries decisions out."""
+"""The rule name of refusals by the target cluster."""
 DEFAULT_COUNTS_SINCE = 1
-"""The CreateTopics version from which -1 stands for the cluster's defaults. KIP-464 says version 4, but Kafka reads
-every version so, and clients (kafkajs) rely on it; version 0 is KIP-4's, which has no defaults."""
+"""The first CreateTopics version in which -1 means the default. KIP-464 says version 4, but Kafka accepts it in every
+version, and clients (kafkajs) rely on that. Version 0 is KIP-4's, without defaults."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def denied(command: TopicCommand) -> Rejection | None:
-    """What the authorizer said of an command."""
+    """The rejection if the authorizer denied the command."""
     if not command.denied:
         return None
     code = ErrorCode(command.denied)
@@ -49,22 +49,22 @@ def denied(command: TopicCommand) -> Rejection | None:
 
 
 def throttled(command: TopicCommand) -> Rejection | None:
-    """What the requester's mutation quota says of a command that all else allows (KIP-599)."""
+    """The rejection if the mutation quota of the requester is exhausted (KIP-599)."""
     if not command.throttle_ms:
         return None
     return Rejection(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.", QUOTA)
 
 
-def not_cleared(command: TopicCommand) -> Rejection | None:
-    """What the cluster that carries decisions out has against a command."""
-    clearance = command.clearance
-    if clearance is None or not clearance.error_code:
+def dry_run_rejection(command: TopicCommand) -> Rejection | None:
+    """The rejection if the target cluster refused the dry run."""
+    dry_run = command.dry_run
+    if dry_run is None or not dry_run.error_code:
         return None
-    return Rejection(foreign(clearance.error_code), clearance.message, BY_CLUSTER)
+    return Rejection(external_error(dry_run.error_code), dry_run.message, BY_CLUSTER)
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:
-    """One request may name a topic once (KIP-4)."""
+    """A request may name a topic only once (KIP-4)."""
     if command.duplicate:
         return Rejection(ErrorCode.INVALID_REQUEST, "Duplicate topic name.", "validation:duplicate")
     return None
@@ -92,15 +92,15 @@ def _wrong_with_name(topic: str) -> str | None:
 
 
 def internal(topic: str) -> Rejection | None:
-    """Nobody creates the topic of Kafka's metadata log."""
+    """The name of Kafka's metadata log is reserved."""
     if topic != CLUSTER_METADATA:
         return None
     message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
     return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:internal")
 
 
-def not_existing(command: CreateTopic, existing: Topic | None) -> Rejection | None:
-    """A name must be free, and must not collide with another (`.` and `_` count as the same)."""
+def name_taken(command: CreateTopic, existing: Topic | None) -> Rejection | None:
+    """The name must be free, and must not collide with another (`.` and `_` collide)."""
     if existing is None:
         return None
     if existing.name != command.topic:
@@ -122,7 +122,8 @@ def _utc(at_ms: int) -> str:
 
 
 def counts(command: CreateTopic) -> Rejection | None:
-    """Partition count and factor: larger than 0, or -1 for the defaults (KIP-464) or beside a manual assignment."""
+    """Partition count and replication factor must be positive, or -1 for the default (KIP-464) or with a manual
+    assignment."""
     if command.assignments:
         return _no_counts_beside_assignment(command)
     factor, partitions = command.replication_factor, command.num_partitions
@@ -155,33 +156,33 @@ def _no_counts_beside_assignment(command: CreateTopic) -> Rejection | None:
 
 
 def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> Rejection | None:
-    """Not more partitions, nor more metadata records with `other_records` beside theirs, than Kafka allows."""
+    """Kafka's limits on partitions and metadata records. `other_records` are records for other things."""
     if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
         return None
     if partitions <= PARTITIONS_PER_REQUEST_MAX:
         message = "Unable to perform excessively large batch operation."
     else:
         message = f"Excessively large number of {kind} per request."
-    limit = f" {partitions} partitions with what comes beside them are over {PARTITIONS_PER_REQUEST_MAX}."
+    limit = f" {partitions} partitions and their other records exceed the limit of {PARTITIONS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message + limit, "validation:size")
 
 
 def resolved_partitions(command: CreateTopic, settings: Settings) -> int:
-    """The partition count that a command comes to."""
+    """Returns the partition count, with the default for -1."""
     if command.assignments:
         return len(command.assignments)
     return settings.num_partitions if command.num_partitions == -1 else command.num_partitions
 
 
 def resolved_factor(command: CreateTopic, settings: Settings) -> int:
-    """The replication factor that a command comes to."""
+    """Returns the replication factor, with the default for -1."""
     if command.assignments:
         return len(command.assignments[0].replicas)
     return settings.default_replication_factor if command.replication_factor == -1 else command.replication_factor
 
 
 def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejection | None:
-    """A manual assignment: ids 0 to n-1 without gap or repeat, each list valid by itself and beside the others."""
+    """A manual assignment needs the ids 0 to n-1, each once, and valid replica lists of one length."""
     seen: set[int] = set()
     for one in assignments:
         if one.partition in seen:
@@ -201,8 +202,8 @@ def assignment(assignments: tuple[Assignment, ...], cluster: Cluster) -> Rejecti
 def replica_list(
     partition: int, replicas: Sequence[BrokerId], factor: int | None, cluster: Cluster, *, one_live: bool = True
 ) -> Rejection | None:
-    """One partition's manual replicas: some, as many as `factor` if given, known, distinct; and, for a new partition
-    (`one_live`), one of them live."""
+    """The replica list of one partition: not empty, of length `factor` if given, with registered, distinct brokers. A
+    new partition (`one_live`) needs a live replica."""
     if not replicas:
         return _bad_assignment("The manual partition assignment includes an empty replica list.")
     ordered = sorted(replicas)
@@ -231,8 +232,8 @@ def _bad_assignment(message: str) -> Rejection:
 
 
 def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> Rejection | None:
-    """The factor needs as many usable brokers; with `enable.under.replicated.topic.creation` only
-    min(min.insync.replicas, factor) of them (KIP-409), which is one at least."""
+    """Needs as many usable brokers as the factor. With `enable.under.replicated.topic.creation`,
+    min(min.insync.replicas, factor) are enough (KIP-409)."""
     usable, registered = len(cluster.usable), len(cluster.brokers)
     if usable >= factor:
         return None
@@ -252,9 +253,9 @@ def enough_brokers(factor: int, min_insync_replicas: int, cluster: Cluster) -> R
 
 
 def placeholders(partitions: int, factor: int, cluster: Cluster) -> Rejection | None:
-    """Not more placeholders than one request may leave."""
+    """Limits the placeholders of a request."""
     missing = partitions * (factor - len(cluster.usable))
     if missing <= PLACEHOLDERS_PER_REQUEST_MAX:
         return None
-    message = f"{missing} replicas would wait for brokers to join, which is over {PLACEHOLDERS_PER_REQUEST_MAX}."
+    message = f"{missing} replicas would be placeholders; the limit is {PLACEHOLDERS_PER_REQUEST_MAX}."
     return Rejection(ErrorCode.POLICY_VIOLATION, message, "validation:placeholders")

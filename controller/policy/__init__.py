@@ -1,4 +1,4 @@
-"""Create-topic policies (KIP-108): an operator's own say in which topics may be created.
+"""Create-topic policies (KIP-108): code of the operator that accepts or refuses new topics.
 
     from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
 
@@ -7,8 +7,8 @@
             if "." not in request.topic:
                 raise PolicyViolation(f"topic name '{request.topic}' does not begin with its team, as in 'pay.orders'")
 
-`interface` is what a policy sees; `loading` finds classes by name; `chain` calls several in a row and makes one verdict
-of it; `runner` does so off the event loop; `rules` is a ready-made policy whose rules are in a file.
+`interface` is for authors of policies; `loading` imports classes by name; `chain` combines several policies; `runner`
+runs them outside the event loop; `rules` is a ready-made policy with a rules file.
 """
 
 from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata

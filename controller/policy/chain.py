@@ -1,9 +1,11 @@
-"""Several policies in a row, and one verdict of theirs.
+"""Combines several policies into one verdict.
 
-The first policy that refuses or fails decides, and those after it are not called. What a policy raises ends here, as
-a verdict: no code of an operator's may stop the controller. The chain runs no threads and reads no clock of its own, so
-that a replay can use it as the controller does.
+The first policy that refuses or fails decides; later ones are not called. All exceptions of policies become verdicts,
+because code of the operator must not stop the controller. The chain starts no threads and reads no clock, so that a
+replay can use it too.
 """
+
+from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -12,27 +14,30 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from controller.policy.in_force import PolicyInForce, RuleInForce
-from controller.policy.interface import PolicyViolation, RequestMetadata
+from controller.machine import validation
+from controller.machine.commands.commands import CreateTopic
+from controller.machine.state import Settings
+from controller.policy.interface import PolicyInForce, PolicyViolation, RequestMetadata, RuleInForce
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")
-"""The verdict where no policy is set, and where every policy agrees in silence."""
+"""The verdict without policies, and if every policy allows without observations."""
 
 MESSAGE_CHARS_MAX = 4096
-"""Longer messages are cut: an answer's string has 32,767 bytes before CreateTopics v5, and a character up to four."""
+"""Longer messages are truncated: a string has at most 32,767 bytes before CreateTopics v5, and a character up to four.
+"""
 
 
 class Policy(Protocol):
-    """What a loaded policy is known by; its class may be anyone's."""
+    """The interface of a loaded policy, whatever its class."""
 
     def validate(self, request: RequestMetadata, /) -> object:
-        """Judge one request, as `CreateTopicPolicy.validate`."""
+        """See `CreateTopicPolicy.validate`."""
 
 
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured policy under the class name that settings gave it. `close` is None where it has no such method;
-    `rules` are those of its file, if it is of the kind that has one."""
+    """A configured policy and its class name in the settings. `close` is None without such a method. `rules` are those
+    of a rules file."""
 
     name: str
     policy: Policy
@@ -41,15 +46,15 @@ class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a chain reports what its policies cost and raise; by default nowhere.
+    """Receives durations and exceptions of policies; ignores them by default.
 
-    `on_judged(policy, outcome, seconds)` follows each call of a policy, measured with `clock` (seconds, monotonic).
-    `on_exception(policy, topic, error)` comes before it for each exception that is not a PolicyViolation, with its
-    traceback, for the operator to see. Both are called where the chain runs.
+    `on_verdict(policy, outcome, seconds)` follows each call of a policy, measured with `clock` (seconds, monotonic).
+    `on_exception(policy, topic, error)` precedes it for each exception that is not a PolicyViolation. Both are called
+    in the thread of the chain.
     """
 
     clock: Callable[[], float] = lambda: 0.0
-    on_judged: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
+    on_verdict: Callable[[str, Outcome, float], None] = lambda policy, outcome, seconds: None
     on_exception: Callable[[str, str, BaseException], None] = lambda policy, topic, error: None
 
 
@@ -57,7 +62,7 @@ SILENT = PolicyProbe()
 
 
 class PolicyChain:
-    """Configured policies in the order in which settings name them. An empty chain allows everything."""
+    """Configured policies in the order of the settings. An empty chain allows everything."""
 
     def __init__(self, policies: Sequence[LoadedPolicy] = ()) -> None:
         self._policies = tuple(policies)
@@ -65,22 +70,19 @@ class PolicyChain:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The policies' class names, in order."""
+        """The class names of the policies, in order."""
         return tuple(loaded.name for loaded in self._policies)
 
     @property
     def in_force(self) -> tuple[PolicyInForce, ...]:
-        """The policies in order, with their rules, for people to look at."""
+        """The policies in order, with their rules."""
         return tuple(PolicyInForce(one.name, one.rules) for one in self._policies)
 
     def validate(self, request: RequestMetadata, probe: PolicyProbe = SILENT) -> Verdict:
-        """Ask each policy until one refuses or fails.
-
-        Raises nothing that a policy raised, SystemExit included, but for KeyboardInterrupt, which is the operator's.
-        """
+        """Calls the policies until one refuses or fails. Raises nothing except KeyboardInterrupt."""
         if not self._policies:
             return ALLOWED
-        sealed = _sealed(request)
+        sealed = _read_only(request)
         observed: tuple[Observation, ...] = ()
         for loaded in self._policies:
             verdict = _judge(loaded, sealed, probe)
@@ -90,7 +92,7 @@ class PolicyChain:
         return Verdict(outcome="allowed", observed=observed) if observed else ALLOWED
 
     def close(self) -> tuple[str, ...]:
-        """Close every policy, the last first, and say which of them raised what. A second call does nothing."""
+        """Closes all policies, the last first. Returns their errors. A second call does nothing."""
         if self._closed:
             return ()
         self._closed = True
@@ -98,7 +100,7 @@ class PolicyChain:
 
 
 def close_all(policies: Sequence[LoadedPolicy]) -> tuple[str, ...]:
-    """Close `policies`, the last first; one that raises does not keep the others open. Returns what they raised."""
+    """Closes the policies, the last first, even if one raises. Returns their errors."""
     failures: list[str] = []
     for loaded in reversed(policies):
         try:
@@ -112,12 +114,12 @@ def close_all(policies: Sequence[LoadedPolicy]) -> tuple[str, ...]:
 
 
 def failed_verdict(policy: str, error: BaseException) -> Verdict:
-    """The verdict on a topic whose policy broke down instead of answering."""
+    """The verdict if a policy raised an unexpected exception."""
     return _failed(policy, f"raised {error_text(error)}")
 
 
 def error_text(error: BaseException) -> str:
-    """An exception's class and text, even where its `__str__` raises."""
+    """Returns the class and text of an exception, even if its `__str__` raises."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -129,7 +131,7 @@ def error_text(error: BaseException) -> str:
 def _judge(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
     verdict = _answer(loaded, request, probe)
-    probe.on_judged(loaded.name, verdict.outcome, probe.clock() - began)
+    probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
     return verdict
 
 
@@ -147,7 +149,7 @@ def _answer(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) 
 
 
 def _returned(policy: str, returned: object) -> Verdict:
-    """A policy that answers False means to refuse: what is neither None nor observations must not pass for consent."""
+    """Only None and observations allow the topic: a policy that returns False must not pass as consent."""
     if returned is None:
         return ALLOWED
     observed = _observations(policy, returned)
@@ -163,7 +165,7 @@ def _returned(policy: str, returned: object) -> Verdict:
 
 
 def _refused(policy: str, violation: PolicyViolation) -> Verdict:
-    """Reads attributes with care: a subclass may have an `__init__` of its own that never called ours."""
+    """Attributes may be missing: a subclass may have an `__init__` that never called ours."""
     observed = _observations(policy, getattr(violation, "observed", ()))
     if observed is None:
         return _failed(policy, "raised a PolicyViolation whose `observed` is not a sequence of Observation")
@@ -172,14 +174,14 @@ def _refused(policy: str, violation: PolicyViolation) -> Verdict:
         outcome="refused",
         policy=policy,
         rule=_rule(policy, getattr(violation, "rule", "")),
-        message=_sendable(str(message) or f"refused by policy {policy}"),
+        message=_encodable(str(message) or f"refused by policy {policy}"),
         observed=observed,
     )
 
 
 def _failed(policy: str, what: str) -> Verdict:
     return Verdict(
-        outcome="failed", policy=policy, rule=_rule(policy, ""), message=_sendable(f"policy {policy} {what}")
+        outcome="failed", policy=policy, rule=_rule(policy, ""), message=_encodable(f"policy {policy} {what}")
     )
 
 
@@ -189,24 +191,39 @@ def _observations(policy: str, given: object) -> tuple[Observation, ...] | None:
     items = cast("Sequence[Any]", given)
     if not all(isinstance(item, Observation) for item in items):
         return None
-    return tuple(Observation(rule=_rule(policy, item.rule), message=_sendable(item.message)) for item in items)
+    return tuple(Observation(rule=_rule(policy, item.rule), message=_encodable(item.message)) for item in items)
 
 
 def _rule(policy: str, rule: str) -> str:
-    return f"policy:{_sendable(str(rule)) or policy}"
+    return f"policy:{_encodable(str(rule)) or policy}"
 
 
-def _sendable(text: str) -> str:
-    """Text that any answer and any log can hold: bounded, and UTF-8 (a lone surrogate is not)."""
+def _encodable(text: str) -> str:
+    """Returns the text truncated and as valid UTF-8 (no lone surrogates), so that responses and logs can hold it."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def _sealed(request: RequestMetadata) -> RequestMetadata:
-    """The same request with mappings that no policy can change under the next one."""
+def _read_only(request: RequestMetadata) -> RequestMetadata:
+    """Returns the request with mappings that a policy cannot change for the next one."""
     assignments = request.replicas_assignments
     return msgspec.structs.replace(
         request,
         configs=MappingProxyType(dict(request.configs)),
         replicas_assignments=None if assignments is None else MappingProxyType(dict(assignments)),
+    )
+
+
+def request_metadata(command: CreateTopic, settings: Settings) -> RequestMetadata:
+    """Returns the request as KIP-108 shows it to policies: resolved counts or a manual assignment, and explicit
+    configs."""
+    manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
+    return RequestMetadata(
+        topic=command.topic,
+        num_partitions=None if manual else validation.resolved_partitions(command, settings),
+        replication_factor=None if manual else validation.resolved_factor(command, settings),
+        replicas_assignments=manual,
+        configs={name: value for name, value in command.configs if value is not None},
+        principal=command.principal,
+        client_id=command.client_id,
     )

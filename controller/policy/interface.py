@@ -1,8 +1,10 @@
-"""What a policy's author sees: the base class, the request it judges, and the exception that refuses.
+"""The interface for authors of policies: the base class, the request, and the exception that refuses it.
 
-The shape is that of Kafka's `org.apache.kafka.server.policy.CreateTopicPolicy` (KIP-108). A class need not derive from
-`CreateTopicPolicy`: one with a method `validate(request)` will do.
+It follows Kafka's `org.apache.kafka.server.policy.CreateTopicPolicy` (KIP-108). Deriving from `CreateTopicPolicy` is
+optional: any class with a method `validate(request)` is a policy.
 """
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,17 +15,17 @@ from events.catalog import Observation
 
 
 class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic that a client wants to create, after the built-in checks have passed.
+    """A topic that a client wants to create, after the built-in checks have passed.
 
-    As in Kafka, either both counts are set and `replicas_assignments` is None, or the client assigned replicas by hand
-    and both counts are None. Counts are resolved: where the client left one to the cluster (-1), the policy sees
-    `num.partitions` or `default.replication.factor` in its place (Kafka's controller does so since KIP-464).
+    As in Kafka, either both counts are set and `replicas_assignments` is None, or the client assigned replicas manually
+    and both counts are None. Default counts (-1) are replaced by `num.partitions` and `default.replication.factor`, as
+    in Kafka's controller since KIP-464.
 
-    `configs` are those of the request alone, without the cluster's defaults, which `configure` receives.
-    `replicas_assignments` goes from partition to its replicas, the preferred leader first. Beyond KIP-108, `principal`
-    is who wants it (`User:alice`) and `client_id` what the client calls itself, if anything.
+    `configs` are the explicit configs of the request; `configure` receives the cluster's defaults.
+    `replicas_assignments` has the replicas of each partition, the preferred leader first. Beyond KIP-108, `principal`
+    is the requester (`User:alice`) and `client_id` the client id, if any.
 
-    Raises ValueError for counts beside an assignment, or neither: what breaks KIP-108's promise is not a valid request.
+    Raises ValueError for both counts and an assignment, or neither.
     """
 
     topic: str
@@ -49,8 +51,8 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyViolation(Exception):
     """Raised by `validate` to refuse a topic: the client gets POLICY_VIOLATION (44) with `message`.
 
-    `rule` may name the rule that is broken, for the log: it appears there as `policy:<rule>`, and without one as
-    `policy:<class>`. `observed` are broken rules that are only recorded, as `validate` may also return.
+    `rule` may name the broken rule. The log has it as `policy:<rule>`, or without it `policy:<class>`. `observed` are
+    broken rules that are only recorded; `validate` may also return them.
     """
 
     def __init__(self, message: str = "", *, rule: str = "", observed: Sequence[Observation] = ()) -> None:
@@ -61,22 +63,37 @@ class PolicyViolation(Exception):
 
 
 class CreateTopicPolicy(ABC):
-    """A policy for topic creation (KIP-108), made once at the start by calling the class without arguments.
+    """A policy for new topics (KIP-108), instantiated once at the start without arguments.
 
-    Calls come one at a time: `configure` once, then `validate` for each topic, dry runs and auto-creations
-    included, then `close`. `validate` runs on a thread of its own, not the one that called `configure`.
+    Calls are sequential: `configure` once, then `validate` for each topic, including dry runs and automatic creations,
+    then `close`. `validate` is called in another thread than `configure`.
     """
 
     def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a policy without settings leaves it out
-        """Take the cluster's settings, by name. What is raised here stops the start, with the message of it."""
+        """Receives the settings, by name. An exception stops the start with its message."""
 
     @abstractmethod
     def validate(self, request: RequestMetadata) -> Sequence[Observation] | None:
-        """Refuse by raising PolicyViolation; return to allow.
+        """Raise PolicyViolation to refuse the topic; return to allow it.
 
-        May return observations: rules that the topic breaks and that are not enforced yet. They go to the event log
-        and the topic is allowed. Any other exception costs this topic, and no other, UNKNOWN_SERVER_ERROR (-1).
+        May return observations: rules that the topic breaks but that are not enforced yet. They are recorded in the
+        log. Any other exception refuses this topic with UNKNOWN_SERVER_ERROR (-1).
         """
 
     def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
-        """Let go of what `configure` took. What is raised here is logged."""
+        """Releases resources. Exceptions are logged."""
+
+
+class RuleInForce(msgspec.Struct, frozen=True):
+    """A rule of a file. `written` has its keys and values."""
+
+    name: str
+    enforced: bool
+    written: dict[str, str]
+
+
+class PolicyInForce(msgspec.Struct, frozen=True):
+    """A policy by class name, with the rules of its file."""
+
+    name: str
+    rules: tuple[RuleInForce, ...] = ()

@@ -1,9 +1,9 @@
-"""Finds policies by class name, as `create.topic.policy.class.name` gives them, and makes a chain of them.
+"""Loads the policies that `create.topic.policy.class.name` names, as a chain.
 
-A name is `module.Class`; several are separated by commas and are called in that order. Modules are looked for where
-Python looks (PYTHONPATH included) and then in the working folder, which comes last so that a file there called like a
-module of the standard library does not take its place. All that can be known to be wrong with a class is found here, at
-the start, with a message that says what would be right, and not by the first client that creates a topic.
+A name is `module.Class`; several are separated by commas and called in this order. Modules are imported from Python's
+path (including PYTHONPATH), then from the working folder; it comes last so that a file there cannot replace a module of
+the standard library. Classes are checked at the start, with messages that say what is allowed, and not when the first
+client creates a topic.
 """
 
 import importlib
@@ -24,8 +24,7 @@ SETTING = "create.topic.policy.class.name"
 
 
 class PolicyLoadError(Exception):
-    """A policy that cannot be used, or is missing: `class_name` (empty for a missing one), the `problem`, and in the
-    message what is allowed."""
+    """A policy cannot be used, or is missing: `class_name` (empty if missing), `problem`, and what is `allowed`."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
         policy = f"policy '{class_name}': " if class_name else ""
@@ -51,10 +50,10 @@ _CLOSE = _Method(name="close", parameters=())
 
 
 def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
-    """Import, make and configure each policy of a comma-separated list; an empty list makes an empty chain.
+    """Imports, instantiates and configures each policy of a comma-separated list. An empty list makes an empty chain.
 
-    Each policy's `configure` receives all of `settings`, read-only, once. When one cannot be used, those configured
-    before it are closed again. Raises PolicyLoadError, also for a file of rules that no policy reads.
+    `configure` of each policy receives all `settings`, read-only. If a policy cannot be used, those already configured
+    are closed. Raises PolicyLoadError, also for a rules file that no policy reads.
     """
     names = _split(class_names)
     sealed = MappingProxyType(dict(settings))
@@ -74,7 +73,7 @@ def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
 def _check_rules_are_read(loaded: Sequence[LoadedPolicy], settings: Mapping[str, str]) -> None:
     file = settings.get(FILE_SETTING, "").strip()
     if file and not any(isinstance(each.policy, TopicRules) for each in loaded):
-        allowed = f"{TopicRules.__module__}.{TopicRules.__name__} does, alone or beside others"
+        allowed = f"{TopicRules.__module__}.{TopicRules.__name__} reads it, alone or with other policies"
         raise PolicyLoadError("", f"names no policy that reads {FILE_SETTING}={file}", allowed)
 
 
@@ -123,7 +122,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 
 def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
-    policy = _called(name, "its constructor", found, "a policy is made without arguments")
+    policy = _called(name, "its constructor", found, "the constructor takes no arguments")
     configure, validate, close = (_method(name, policy, method) for method in (_CONFIGURE, _VALIDATE, _CLOSE))
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
@@ -142,7 +141,7 @@ def _called(name: str, what: str, call: Callable[[], object], allowed: str = "")
 
 
 def _method(name: str, policy: object, method: _Method) -> Callable[..., object] | None:
-    """The bound method, once it is sure that it can be called as it will be; None for an optional one left out."""
+    """Returns the bound method after checking its signature; None for a missing optional method."""
     bound = getattr(policy, method.name, None)
     if bound is None and not method.required:
         return None
@@ -184,13 +183,13 @@ def _working_folder_importable() -> Iterator[None]:
 
 def _where() -> str:
     return (
-        "allowed is module.Class, a Python class on PYTHONPATH or in the working folder "
+        "allowed: module.Class, a Python class on PYTHONPATH or in the working folder "
         f"{os.getcwd()}, several separated by commas"
     )
 
 
 def _importable() -> str:
-    return "a policy's module is imported once, at the start, and may import what is installed beside the controller"
+    return "a policy's module is imported once, at the start, and may import what is installed with the controller"
 
 
 def _methods() -> str:

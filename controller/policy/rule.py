@@ -1,8 +1,8 @@
-"""One rule for new topics: whom and what it applies to, what it demands, and what it says to a request that breaks it.
+"""A rule for new topics: its scope, its requirements, and the message for a request that violates it.
 
-A rule sees what the request says: the counts as resolved or as a manual assignment makes them, and the configs that
-the client set. A config that the client leaves to the cluster is not set, whatever the cluster's default is. Values are
-read as the table of topic configs reads them, so `+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
+A rule sees the request: the counts as resolved or from a manual assignment, and the explicit configs. A config that is
+left to the cluster counts as not set, whatever the default. Values are parsed by the table of topic configs, so that
+`+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from controller.patterns import Pattern
 from controller.policy.interface import RequestMetadata
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
-"""Where -1 means without limit. It counts as more than any number, or it would slip through every `max`."""
+"""Configs where -1 means no limit. It counts as infinite, so that it exceeds every `max`."""
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Numbers from `low` to `high`, both included; None for no such end."""
+    """Both ends are included; None means no limit."""
 
     low: float | None = None
     high: float | None = None
@@ -39,7 +39,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of these values. Lists are the same in any order."""
+    """One of these values. The order of lists does not matter."""
 
     values: tuple[Value, ...]
 
@@ -50,14 +50,14 @@ class Choice(msgspec.Struct, frozen=True):
         return " or ".join(f"'{value_text(value)}'" for value in self.values)
 
 
-class ConfigDemand(msgspec.Struct, frozen=True):
-    """What the value of one topic config must be where a request sets it."""
+class ConfigRequirement(msgspec.Struct, frozen=True):
+    """The allowed values of a topic config, if a request sets it."""
 
     name: str
     allowed: Range | Choice
 
-    def complaint(self, text: str) -> str | None:
-        """What is wrong with a value, or None."""
+    def violation(self, text: str) -> str | None:
+        """Returns the error for a value, or None."""
         row = BY_NAME[self.name]
         value = read_value(row.name, row.kind, row.allowed, text)
         if isinstance(value, Bad):
@@ -73,7 +73,7 @@ class ConfigDemand(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Names that match `only` and not `but`; None matches every name for `only`, and none for `but`."""
+    """Names that match `only` and not `but`. None matches every name for `only`, and none for `but`."""
 
     only: re.Pattern[str] | None = None
     but: re.Pattern[str] | None = None
@@ -85,7 +85,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule as its file has it; see docs/policies.md for each key."""
+    """A rule of a file; see docs/policies.md for each key."""
 
     name: str
     enforced: bool = True
@@ -96,33 +96,33 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     name_pattern: Pattern | None = None
     partitions: Range | None = None
     replication_factor: Range | None = None
-    configs: tuple[ConfigDemand, ...] = ()
+    configs: tuple[ConfigRequirement, ...] = ()
     required_configs: tuple[str, ...] = ()
     allowed_configs: tuple[str, ...] | None = None
     forbidden_configs: tuple[str, ...] = ()
     written: dict[str, str] = {}
-    """What its file says of it, by key, but for its name and mode."""
+    """The keys and values in the file, without name and mode."""
 
     def refusal(self, request: RequestMetadata) -> str | None:
-        """All that is wrong with a request by this rule, in one message that names the rule; None if nothing is."""
+        """Returns all violations of the rule in one message, or None."""
         if request.principal not in self.principals or request.topic not in self.topics:
             return None
-        found = ", ".join(self._complaints(request))
+        found = ", ".join(self._violations(request))
         if not found:
             return None
         return f"rule '{self.name}': {found}" + (f" ({self.hint})" if self.hint else "")
 
-    def _complaints(self, request: RequestMetadata) -> Iterator[str]:
+    def _violations(self, request: RequestMetadata) -> Iterator[str]:
         if self.refuse:
             yield self.refuse
         if self.name_pattern is not None and not self.name_pattern.is_found_in(request.topic):
             yield f"topic name '{request.topic}' does not match '{self.name_pattern.text}'"
         yield from _outside("partitions", self.partitions, _partitions(request))
         yield from _outside("replication_factor", self.replication_factor, *_factors(request))
-        yield from self._config_complaints(request)
+        yield from self._config_violations(request)
 
-    def _config_complaints(self, request: RequestMetadata) -> Iterator[str]:
-        named = {demand.name: demand for demand in self.configs}
+    def _config_violations(self, request: RequestMetadata) -> Iterator[str]:
+        named = {requirement.name: requirement for requirement in self.configs}
         for name in self.required_configs:
             if name not in request.configs:
                 wanted = f" to {named[name].allowed}" if name in named else ""
@@ -131,15 +131,15 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             if name in self.forbidden_configs:
                 yield f"{name} may not be set"
             elif name in named:
-                complaint = named[name].complaint(text)
-                if complaint is not None:
-                    yield complaint
+                violation = named[name].violation(text)
+                if violation is not None:
+                    yield violation
             elif self.allowed_configs is not None and name not in self._settable:
                 yield f"{name} may not be set, allowed are {', '.join(self._settable) or 'no configs'}"
 
     @property
     def _settable(self) -> tuple[str, ...]:
-        named = (demand.name for demand in self.configs)
+        named = (requirement.name for requirement in self.configs)
         return tuple(dict.fromkeys((*(self.allowed_configs or ()), *self.required_configs, *named)))
 
 
@@ -161,7 +161,7 @@ def _partitions(request: RequestMetadata) -> int:
 
 
 def _factors(request: RequestMetadata) -> tuple[int, ...]:
-    """One number but for an assignment that built-in validation refuses: there, each number of replicas once."""
+    """More than one number only for a manual assignment that the built-in validation refuses."""
     if request.replicas_assignments is not None:
         return tuple(sorted({len(replicas) for replicas in request.replicas_assignments.values()}))
     assert request.replication_factor is not None, "a request has counts or an assignment"

@@ -1,12 +1,11 @@
-"""Runs the policies off the event loop, one request after another.
+"""Runs policies outside the event loop, one request after another.
 
-A policy may be slow: it may look into a catalogue over HTTP, or read a file. While it does, the loop goes on serving
-everyone else, and only creates that come after wait for it. One worker thread runs the chain, first come first judged,
-so a policy never runs twice at once and needs no locks. Verdicts come back on the loop in the order of the calls.
+A policy may be slow, for example if it calls an HTTP service. The event loop goes on serving other requests; only later
+creates wait. One thread runs the chain in order of arrival, so that a policy is never called concurrently. Verdicts
+arrive on the event loop in the order of the calls.
 
-The thread is a daemon: a policy that never returns holds up the creates behind it, which is the operator's to see in
-the log and the metrics, but not the end of the process. `InlinePolicyRunner` is the same without the thread, for a
-simulation on virtual time and wherever nothing else waits.
+The thread is a daemon. A policy that never returns blocks later creates, which the operator sees in log and metrics,
+but not the end of the process. `InlinePolicyRunner` works without a thread, for simulations on virtual time.
 """
 
 import asyncio
@@ -19,8 +18,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
-from controller.policy.in_force import PolicyInForce
-from controller.policy.interface import RequestMetadata
+from controller.policy.interface import PolicyInForce, RequestMetadata
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]
@@ -28,21 +26,21 @@ _T = TypeVar("_T")
 
 
 class PolicyRunnerClosed(Exception):
-    """The runner was closed before this request was judged: there is no verdict, and nothing may be decided."""
+    """The runner was closed before the request had a verdict, so it must not be decided."""
 
 
 class PolicyJudge(Protocol):
-    """Who judges topics before they are decided on."""
+    """Returns verdicts on topics before they are decided."""
 
     async def judge(self, requests: Sequence[RequestMetadata], /) -> Verdicts:
-        """A verdict for each request, in the order of the requests. Raises PolicyRunnerClosed."""
+        """Returns a verdict for each request, in order. Raises PolicyRunnerClosed."""
 
     async def close(self, timeout_s: float, /) -> tuple[str, ...]:
-        """Close the policies; after at most `timeout_s` seconds, say what went wrong with it."""
+        """Closes the policies within `timeout_s` seconds. Returns errors."""
 
 
 class InlinePolicyRunner:
-    """Judges at once, where it is called."""
+    """Runs the policies in the caller's thread."""
 
     def __init__(self, chain: PolicyChain, *, probe: PolicyProbe = SILENT) -> None:
         self._chain = chain
@@ -50,13 +48,12 @@ class InlinePolicyRunner:
         self._closed = False
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
-        """A verdict for each request, in the order of the requests. Raises PolicyRunnerClosed."""
         if self._closed:
             raise PolicyRunnerClosed("the policies are closed")
         return tuple(self._chain.validate(request, self._probe) for request in requests)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """Close the policies and say which raised what; `timeout_s` cannot bound a call on this very thread."""
+        """`timeout_s` has no effect, because the policies run in this thread."""
         self._closed = True
         return self._chain.close()
 
@@ -67,9 +64,9 @@ class _Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyRunner:
-    """Judges on one daemon thread, which starts with the first call. An empty chain needs none and has none.
+    """Runs policies in one daemon thread, which starts with the first call. An empty chain needs no thread.
 
-    Belongs to one event loop; `probe` is called on the worker's thread.
+    Belongs to one event loop. `probe` is called in the thread.
     """
 
     def __init__(self, chain: PolicyChain, *, probe: PolicyProbe = SILENT) -> None:
@@ -83,7 +80,7 @@ class PolicyRunner:
 
     @property
     def waiting(self) -> int:
-        """How many calls the worker has not begun."""
+        """The number of calls that the thread has not started."""
         return self._tasks.qsize()
 
     @property
@@ -92,9 +89,9 @@ class PolicyRunner:
         return self._chain.in_force
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
-        """A verdict for each request, in the order of the requests; calls are judged in their order.
+        """Returns a verdict for each request, in order. Calls are handled in order.
 
-        Cancelling the wait does not stop the policy. Raises PolicyRunnerClosed, also when closed while waiting.
+        Cancelling the call does not stop the policy. Raises PolicyRunnerClosed, also if closed meanwhile.
         """
         if self._closing.is_set():
             raise PolicyRunnerClosed("the policies are closed")
@@ -105,10 +102,10 @@ class PolicyRunner:
         return await task.answer
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """End the topic in hand, turn away all others, close the policies: all on the worker's thread.
+        """Finishes the current topic, rejects all others and closes the policies, in the thread.
 
-        After at most `timeout_s` seconds returns what went wrong, a line each; a policy still busy by then is left
-        behind, unclosed. A second call waits for the same end.
+        Returns errors after at most `timeout_s` seconds. A policy that is still busy is abandoned. A second call waits
+        for the same result.
         """
         if self._closed is None:
             self._closed = asyncio.get_running_loop().create_future()
@@ -118,7 +115,7 @@ class PolicyRunner:
         if self._closed.done():
             return self._closed.result()
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
-        return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, left behind",)
+        return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, abandoned",)
 
     def _put(self, task: _Task | None) -> None:
         self._tasks.put(task)
@@ -137,19 +134,19 @@ class PolicyRunner:
         _settle(self._closed, _close(self._chain))
 
     def _judged(self, task: _Task) -> Verdicts | None:
-        """None when closing began before the last of its topics: part of an answer is none."""
+        """None if closing began before the last topic: there are no partial results."""
         verdicts = []
         for request in task.requests:
             if self._closing.is_set():
                 return None
             self._judging = request.topic
-            verdicts.append(_judge_here(self._chain, request, self._probe))
+            verdicts.append(_judge_safely(self._chain, request, self._probe))
             self._judging = ""
         return tuple(verdicts)
 
 
-def _judge_here(chain: PolicyChain, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
-    """No key interrupts a worker's thread: a KeyboardInterrupt here is the policy's own, and costs only its topic."""
+def _judge_safely(chain: PolicyChain, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
+    """A KeyboardInterrupt in this thread was raised by the policy, and only fails its topic."""
     try:
         return chain.validate(request, probe)
     except BaseException as error:
@@ -172,7 +169,7 @@ def _refuse(future: asyncio.Future[_T], error: Exception) -> None:
 
 
 def _on_its_loop(future: asyncio.Future[_T], settle: Callable[[], None]) -> None:
-    """A future belongs to its loop's thread. One that was cancelled, or whose loop has ended, waits no more."""
+    """Resolves a future in the thread of its loop, unless it was cancelled or the loop has ended."""
 
     def settle_if_waited_for() -> None:
         if not future.done():

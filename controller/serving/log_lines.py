@@ -1,7 +1,11 @@
 """Log lines: JSON on standard error, through structlog, and in bulk for decisions.
 
-What cannot be written is dropped: a full disk or a closed pipe behind standard error must not stop the controller,
-which may be about to say why it cannot write its own log.
+Lines that cannot be written are dropped: a full disk or a closed pipe behind standard error must not stop the
+controller, which may be about to log why it cannot write its own log.
+
+Clients and peers cause log lines without authentication, so their rate is bounded. The text (`event`) of a line is its
+kind and contains nothing that a client sent. Of each kind LINES_AT_ONCE are written immediately and then LINES_PER_S;
+the next line reports how many were left out. Long values are truncated, except `trace`.
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from controller.engine.reports import line_time
-from controller.serving.log_limits import LogLimits
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -65,13 +70,12 @@ def write_lines(lines: bytes) -> None:
 
 
 class _LineLogger:
-    """Where structlog's lines end: whatever their level, they have been filtered and rendered."""
+    """Writes rendered lines; structlog has filtered them by level."""
 
     def __init__(self, *_: object) -> None:
         pass
 
     def msg(self, line: str) -> None:
-        """Write one line."""
         write_lines(line.encode("utf-8", "replace") + b"\n")
 
     log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
@@ -84,11 +88,9 @@ class SnapshotLines:
         self._log = log
 
     def snapshot_taken(self, offset: int, size: int) -> None:
-        """There is one more, of so many bytes."""
         self._log.info("snapshot taken", offset=offset, bytes=size)
 
     def snapshot_failed(self, why: str) -> None:
-        """One could not be taken, or had to be thrown away."""
         self._log.warning("no snapshot", why=why)
 
 
@@ -103,10 +105,55 @@ class _ToLogLines(logging.Handler):
 
 
 def forward_foreign_logs() -> None:
-    """From now on warnings and errors of Kafka's clients and of Faust are log lines like all others."""
+    """Write warnings and errors of Kafka clients and Faust as JSON log lines."""
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
         logger.propagate = False
         logger.setLevel(logging.WARNING)
         if not any(isinstance(handler, _ToLogLines) for handler in logger.handlers):
             logger.addHandler(_ToLogLines())
+
+
+LINES_AT_ONCE: Final = 200
+LINES_PER_S: Final = 2
+CHARACTERS_MAX: Final = 500
+
+
+class _Allowance:
+    """The rate limit of one kind of lines."""
+
+    def __init__(self, at_s: float) -> None:
+        self.at_s = at_s
+        self.lines = float(LINES_AT_ONCE)
+        self.left_out = 0
+
+    def take(self, now_s: float) -> bool:
+        self.lines = min(LINES_AT_ONCE, self.lines + (now_s - self.at_s) * LINES_PER_S)
+        self.at_s = now_s
+        if self.lines < 1:
+            self.left_out += 1
+            return False
+        self.lines -= 1
+        return True
+
+
+class LogLimits:
+    """A structlog processor; `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._allowances: dict[str, _Allowance] = {}
+
+    def __call__(self, _: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Return the truncated line. Raises DropEvent if it exceeds the rate."""
+        kind = line["event"]
+        now_s = self._clock()
+        allowance = self._allowances.setdefault(kind, _Allowance(now_s))
+        if not allowance.take(now_s):
+            raise structlog.DropEvent
+        for name, value in line.items():
+            if isinstance(value, str) and len(value) > CHARACTERS_MAX and name != "trace":
+                line[name] = f"{value[:CHARACTERS_MAX]}… ({len(value)} characters)"
+        if allowance.left_out:
+            line["left_out"], allowance.left_out = allowance.left_out, 0
+        return line

@@ -1,19 +1,21 @@
-"""Watches the event loop and the wall clock of a process.
+"""Watches the event loop and the wall clock, and ends a leader whose loop hangs.
 
-A timer beats on the loop. When a beat is overdue, a thread looks at what the loop's thread is at, and names the
-innermost function of Topicwright there: so whatever keeps the loop is named, without a word in the code that does it,
-and there are no more names than functions. Where none is running, the process did not run, or the interpreter was at
-its own work.
+`LoopWatch`: a timer beats on the loop. When a beat is overdue, a thread reads the stack of the loop's thread and names
+the innermost Topicwright function there. If there is none, the process did not run or the interpreter was busy. A jump
+of the wall clock shows at the next beat, compared with a monotonic clock.
 
-A wall clock that is set shows at the next beat, beside a clock that only goes forward.
+`LoopGuard`: the other voters notice a dead leader within seconds, but requests to a leader that hangs wait for half a
+minute. If the loop does not beat for `GUARD_STILL_S` while this process leads a quorum, the process exits. Time in
+which the whole process did not run (SIGSTOP, suspend) does not count: the quorum has another leader by then.
 
-What it does not do: look before a process is ready, or while it ends; or see what Python holds back from all threads
-before it is over: then what runs right after it is named.
+Limits: neither watches before the process is ready or while it ends. While Python holds back all threads, the function
+that runs right afterwards is named.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections import Counter
@@ -57,12 +59,11 @@ class LoopWatch:
         """What the loop was at, innermost first, at each look; with the beat that was overdue then."""
         self._causes: set[str] = set()
         self._logged_s = -LINE_EVERY_S
-        self._held_back = 0
+        self._suppressed = 0
         self._stopped = threading.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Watch from now on."""
         self._loop = asyncio.get_running_loop()
         self._ahead_ms = self._wall_ahead_ms()
         self._set_timer()
@@ -70,7 +71,6 @@ class LoopWatch:
         threading.Thread(target=self._look_while_late, args=(thread_id,), name="loop-watch", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no longer."""
         self._stopped.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -104,11 +104,11 @@ class LoopWatch:
     def _say(self, late_s: float, cause: str, where: tuple[str, ...]) -> None:
         now_s = self._clock_s()
         if now_s - self._logged_s < LINE_EVERY_S:
-            self._held_back += 1
+            self._suppressed += 1
             return
-        ms, held_back = round(late_s * 1000), self._held_back
-        self._log.warning("loop stood still", ms=ms, cause=cause, where=" < ".join(where), held_back=held_back)
-        self._logged_s, self._held_back = now_s, 0
+        ms, suppressed = round(late_s * 1000), self._suppressed
+        self._log.warning("loop stood still", ms=ms, cause=cause, where=" < ".join(where), suppressed=suppressed)
+        self._logged_s, self._suppressed = now_s, 0
 
     def _wall_ahead_ms(self) -> float:
         return self._wall_ms() - self._clock_s() * 1000
@@ -142,3 +142,55 @@ def _functions(frame: FrameType | None) -> Iterator[str]:
             shown += 1
             yield f"{module}.{frame.f_code.co_qualname}:{frame.f_lineno}"
         frame = frame.f_back
+
+
+GUARD_BEAT_S: Final = 0.1
+GUARD_STILL_S: Final = 2.0
+GUARD_LATE_S: Final = 0.5
+"""A check that is this late does not count: the process did not run."""
+FAILED: Final = 3
+
+
+class LoopGuard:
+    """Watches the running loop. `clock_s` is monotonic; `is_needed` is true while this process leads others."""
+
+    def __init__(
+        self,
+        clock_s: Callable[[], float],
+        is_needed: Callable[[], bool],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._clock_s, self._is_needed, self._end = clock_s, is_needed, end
+        self._beats = 0
+        self._stopped = threading.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._beat()
+        threading.Thread(target=self._look, name="loop-guard", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _beat(self) -> None:
+        self._beats += 1
+        self._timer = self._loop.call_later(GUARD_BEAT_S, self._beat)
+
+    def _look(self) -> None:
+        beats, still_s, looked_s = -1, 0.0, self._clock_s()
+        while not self._stopped.wait(GUARD_BEAT_S):
+            passed_s, looked_s = self._clock_s() - looked_s, self._clock_s()
+            if self._beats != beats or not self._is_needed():
+                beats, still_s = self._beats, 0.0
+            elif passed_s < GUARD_LATE_S:
+                still_s += passed_s
+            if still_s >= GUARD_STILL_S:
+                sys.stderr.write(
+                    f"the event loop did not run for {GUARD_STILL_S:g} s while this node led: the process exits\n"
+                )
+                sys.stderr.flush()
+                self._end(FAILED)
+                return

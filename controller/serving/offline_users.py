@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.batches import RecordBatch, encode_batch
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import RecordBatch, embedded_events, encode_batch
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
@@ -142,4 +141,4 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
 
 def _carries(batch: RecordBatch) -> bool:
     """Whether a batch has events."""
-    return not batch.is_control and carried(batch.records[0][1]) is not None
+    return not batch.is_control and embedded_events(batch.records[0][1]) is not None

@@ -158,7 +158,7 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
     def failed(policy: str, topic: str, error: BaseException) -> None:
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
-    probe = PolicyProbe(clock=time.perf_counter, on_judged=metrics.policy_judged, on_exception=failed)
+    probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
     chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
     return PolicyRunner(chain, probe=probe) if chain.names else None
 

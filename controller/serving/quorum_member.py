@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.features import Features, unsupported
+from controller.brokers.kraft.features import Features, unsupported_feature
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -37,13 +37,13 @@ from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.controller_registration import ControllerRegistrationRequest
+from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.release import RELEASE
-from controller.serving.loop_guard import LoopGuard
+from controller.serving.loop_watch import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
-from projections.shown.quorum_types import QuorumShape
+from projections.views.overview_types import QuorumView
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""
@@ -155,7 +155,7 @@ class Member:
         self.node.on_role = self._note_role
 
         async def applied() -> int:
-            end = self.replication.note_applied()
+            end = self.replication.record_applied()
             await flush()
             return end
 
@@ -167,7 +167,7 @@ class Member:
             time.monotonic,
             applied,
         )
-        self._keep_flushed = lambda: self.replication.keep_flushed(flush)
+        self._keep_flushed = lambda: self.replication.flush_periodically(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
@@ -240,9 +240,9 @@ class Member:
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
         unled = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
-        return self.doing or self.replication.heads.trouble or unled
+        return self.doing or self.replication.tree_heads.difference or unled
 
-    def shown(self) -> QuorumShape:
+    def shown(self) -> QuorumView:
         """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
         return quorum_shown(self.node, self._files, self.replication.applied)
@@ -272,7 +272,7 @@ class Member:
             (
                 "quorum_vetoed",
                 "1 while the metadata log has what this release cannot say as events: this node will not lead.",
-                float(bool(self.replication.following.unfoldable)),
+                float(bool(self.replication.following.unsupported)),
             ),
             (
                 "quorum_full",
@@ -294,7 +294,7 @@ class Member:
 
     def _note_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
-        self.replication.note_role(role)
+        self.replication.on_role_changed(role)
 
     async def _refuse_a_double(self, client: QuorumClient) -> None:
         """Raise QuorumError where a voter of this id has a folder that is not the new one that this node would make."""
@@ -357,7 +357,7 @@ class Member:
 
 def _refuse_unsupported(features: Features) -> None:
     """Raise QuorumError where the cluster has a level at which this release could not lead."""
-    why = unsupported(features) if features else None
+    why = unsupported_feature(features) if features else None
     if why is not None:
         raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 

@@ -1,7 +1,7 @@
-"""Reaching the cluster that carries decisions out, before anything starts: who it is, and what its brokers speak.
+"""Connects to the target cluster at the start: its id, and the API versions of its brokers.
 
-The log is the history of one cluster and bears its id, so the cluster is asked for it first. A cluster that cannot be
-reached at the start is an error that names its cause; one that goes later is waited for.
+The log is the history of one cluster and contains its id, so the id is needed first. If the cluster cannot be reached
+at the start, an error names the cause. If it becomes unreachable later, the process waits for it.
 """
 
 from __future__ import annotations
@@ -13,40 +13,39 @@ from pathlib import Path
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.fleet import ClusterFleet, History, WatchTimes
-from controller.brokers.cluster.link import ClusterLink, Look
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
-from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.brokers.cluster.target_cluster import History, TargetCluster, WatchTimes
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
-CARRIES_OUT = ("cluster.carries.out", "true")
-"""Recorded with the settings: decisions depend on it, and nobody sets it but by choosing the fleet."""
+CARRIES_OUT = ("has.target.cluster", "true")
+"""Recorded with the settings, because decisions depend on it; set by the choice of brokers only."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 NOT_OURS = ("bootstrap.servers", "client.id")
 
 
 class ReachedCluster(msgspec.Struct, frozen=True):
-    """A cluster that answers."""
+    """A connected target cluster."""
 
     link: ClusterLink
     cluster_id: str
 
-    def fleet(
+    def brokers(
         self,
         history: History,
         recent: Callable[[], Iterable[Recorded]],
         settings: ServeSettings,
         log: FilteringBoundLogger,
-    ) -> ClusterFleet:
-        """The cluster as a fleet."""
-        return ClusterFleet(self.link, history, watch_times(settings), log, recent=recent)
+    ) -> TargetCluster:
+        return TargetCluster(self.link, history, watch_times(settings), log, recent=recent)
 
 
 def watch_times(settings: ServeSettings) -> WatchTimes:
-    """How often the cluster is to be looked at."""
+    """The polling intervals."""
     return WatchTimes(
         topics_ms=settings.cluster_watch_interval_ms, configs_ms=settings.cluster_configs_watch_interval_ms
     )
@@ -64,14 +63,14 @@ async def reach_as(
     log: FilteringBoundLogger,
     *,
     within_s: float = REACH_WITHIN_S,
-    check: Callable[[Look], None] = lambda _: None,
+    check: Callable[[ClusterMetadata], None] = lambda _: None,
 ) -> ReachedCluster:
-    """Connect to a cluster; `check` sees the first look at it. Raises SettingsError where it does not take the
-    credentials, ClusterUnreachable, and what `check` raises."""
+    """Connect to a cluster and call `check` with its first description. Raises SettingsError for wrong credentials,
+    ClusterUnreachable, and what `check` raises."""
     link = ClusterLink(bootstrap, security)
     try:
         look = await _first_look(link, bootstrap, log, within_s)
-        await link.ask_versions()
+        await link.refresh_api_versions()
         check(look)
     except BaseException:
         link.close()
@@ -105,16 +104,16 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
 
 
 def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
-    """The settings that decisions depend on, with the one that the fleet brings."""
+    """The settings that decisions depend on, with the one that comes with the target cluster."""
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 
-async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float) -> Look:
+async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float) -> ClusterMetadata:
     deadline = asyncio.get_running_loop().time() + within_s
     is_logged = False
     while True:
         try:
-            return await link.look()
+            return await link.metadata()
         except NotAuthenticated as error:
             raise SettingsError(f"the cluster at {bootstrap}: {error}") from None
         except ClusterUnreachable as error:
@@ -127,15 +126,15 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogg
             await asyncio.sleep(0.5)
 
 
-def _check(look: Look, settings: ServeSettings) -> None:
+def _check(look: ClusterMetadata, settings: ServeSettings) -> None:
     if settings.cluster_id is not None and settings.cluster_id != look.cluster_id:
         raise SettingsError(
-            f"cluster.id={settings.cluster_id} is not the id of the cluster that carries decisions out, which is "
-            f"{look.cluster_id}: leave cluster.id out"
+            f"cluster.id={settings.cluster_id} is not the id of the target cluster, which is {look.cluster_id}: "
+            "remove cluster.id"
         )
     if any(broker.broker_id == settings.node_id for broker in look.brokers):
         ids = ", ".join(str(broker.broker_id) for broker in look.brokers)
         raise SettingsError(
-            f"node.id={settings.node_id} is the id of a broker of the cluster ({ids}), and the controller is a node "
-            "beside them: choose another"
+            f"node.id={settings.node_id} is the id of a broker of the target cluster ({ids}): choose another, "
+            "because the controller is an additional node"
         )

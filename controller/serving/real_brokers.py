@@ -1,4 +1,4 @@
-"""The fleet and the controller listener of `serve --brokers kraft`."""
+"""The brokers and the controller listener of `serve --brokers kraft`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import DescribeControllersHandler, with_api_versions
 from controller.apis.kraft.broker_life import (
     BrokerHeartbeatHandler,
     BrokerRegistrationHandler,
     UnregisterBrokerHandler,
 )
-from controller.apis.kraft.controller_registration import (
-    ControllerRegistrationHandler,
-    UnregisterControllerHandler,
-)
-from controller.apis.kraft.describe_cluster import DescribeControllersHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
-from controller.apis.kraft.permissions import needing
-from controller.apis.kraft.quorum import quorum_handlers
-from controller.brokers.kraft.epoch import KraftOptions
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.apis.kraft.quorum import (
+    ControllerRegistrationHandler,
+    UnregisterControllerHandler,
+    needing,
+    quorum_handlers,
+)
+from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatResponse
-from controller.kafka.messages.broker_registration import BrokerRegistrationResponse
-from controller.kafka.messages.controller_registration import ControllerRegistrationResponse
-from controller.kafka.messages.unregister_broker import UnregisterBrokerResponse
-from controller.kafka.messages.unregister_controller import UnregisterControllerResponse
-from controller.machine.state import Quorum
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+    UnregisterBrokerResponse,
+    UnregisterControllerResponse,
+)
+from controller.machine.state import QuorumLeader
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
 from events.logs.log import EventLog
@@ -61,7 +61,7 @@ NOT_FOR_CLIENTS: Final = frozenset(
 """The APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and who votes."""
 
 
-def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftFleet:
+def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
     """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
     those that the cluster has."""
     cluster = TopicStore(log).durable_cluster
@@ -77,10 +77,10 @@ def kraft_fleet(log: EventLog, member: Member, settings: ServeSettings, metadata
         metadata_version=metadata_version,
         leaders_balanced_every_s=_balanced_every_s(settings),
     )
-    return KraftFleet(member.projector, member.node, member.replication, options, time.monotonic)
+    return KraftBrokers(member.projector, member.node, member.replication, options, time.monotonic)
 
 
-def _refuse_if_handed_back(quorum: Quorum | None) -> None:
+def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
     if quorum is not None and quorum.handed_back_to:
         raise SettingsError(
             f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: two would lead the "
@@ -89,7 +89,7 @@ def _refuse_if_handed_back(quorum: Quorum | None) -> None:
         )
 
 
-def refuse_other_fleets(log: EventLog) -> None:
+def refuse_other_brokers(log: EventLog) -> None:
     """Raise SettingsError for a log that real brokers follow: of what other brokers do, they would never learn."""
     if TopicStore(log).durable_cluster.quorum is not None:
         raise SettingsError("the data folder is that of real brokers: serve it with --brokers kraft, or choose another")
@@ -100,33 +100,33 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
 
 
 def real_broker_listener(
-    fleet: KraftFleet, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
     `priority` is what this voter shows of how much it wants to lead."""
     by_broker = partial(needing, api, "ClusterAction")
-    members, node = fleet.membership, fleet.node
+    members, node = brokers.membership, brokers.node
     unregister = UnregisterControllerHandler(
-        node, fleet.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+        node, brokers.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
     )
     of_brokers: dict[int, Handler] = {
         ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(api, members), BrokerRegistrationResponse),
         ApiKey.BROKER_HEARTBEAT: by_broker(
-            BrokerHeartbeatHandler(api, members, fleet.confirmations), BrokerHeartbeatResponse
+            BrokerHeartbeatHandler(api, members, brokers.confirmations), BrokerHeartbeatResponse
         ),
         ApiKey.UNREGISTER_BROKER: needing(api, "Alter", UnregisterBrokerHandler(api), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, fleet.replication.registered),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, brokers.replication.registered),
         ApiKey.CONTROLLER_REGISTRATION: by_broker(
-            ControllerRegistrationHandler(node, fleet.replication.registered), ControllerRegistrationResponse
+            ControllerRegistrationHandler(node, brokers.replication.registered), ControllerRegistrationResponse
         ),
         ApiKey.UNREGISTER_CONTROLLER: needing(api, "Alter", unregister, UnregisterControllerResponse),
     }
     of_quorum: dict[int, Handler] = {
-        **quorum_handlers(api, node, fleet.replication, time.monotonic),
+        **quorum_handlers(api, node, brokers.replication, time.monotonic),
         ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
     }
-    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: fleet.replication.leads)
+    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: brokers.replication.leads)
     if api.advertised.name != of_brokers_name:
         table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
     features = supported_features(priority)
-    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(fleet))
+    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(brokers))

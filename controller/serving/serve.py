@@ -1,4 +1,4 @@
-"""`topicwright serve`: one process with an event log, a fleet of brokers, Kafka's wire and HTTP.
+"""`topicwright serve`: one process with an event log, brokers, Kafka's wire and HTTP.
 
 Puts the parts together and ends them in order: stop accepting, answer what is decided, flush, close.
 """
@@ -23,26 +23,24 @@ import structlog
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.apis.tables import cluster_listener
-from controller.brokers.cluster.fleet import RECENT_EVENTS, ClusterFleet
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
-from controller.engine.flushing import Flusher
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
+from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
-from controller.serving.broker_ports import BrokerDoors
-from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import ClusterPorts
-from controller.serving.history.archiving import archiving
-from controller.serving.history.log_heads import build_tree, head_signer, sign_heads
+from controller.serving.archiving import archiving, build_tree, head_signer, sign_heads
+from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
+from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.log_lines import SnapshotLines, write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_cluster
-from controller.serving.real_brokers import kraft_fleet, real_broker_listener, refuse_other_fleets
+from controller.serving.real_brokers import kraft_brokers, real_broker_listener, refuse_other_brokers
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
@@ -90,7 +88,7 @@ class Service:
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
-        self._entrance = Entrance(
+        self._clients = ClientListeners(
             options.settings,
             options.kafka,
             options.http,
@@ -100,7 +98,7 @@ class Service:
         )
         self._member: Member | None = None
         if options.kraft:
-            protocol = self._entrance.listeners[0].protocol
+            protocol = self._clients.listeners[0].protocol
             self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
         """Open from the start on."""
@@ -137,23 +135,23 @@ class Service:
             SnapshotLines(self._log),
         )
         self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
-        self._ports = ClusterPorts(self.options.data, settings.cluster_broker_ports, self._entrance.listening)
-        await self._entrance.listening.start()
+        self._ports = BrokerListeners(self.options.data, settings.cluster_broker_ports, self._clients.listening)
+        await self._clients.listening.start()
         if self._cluster is not None:
             await self._ports.start()
         if member is not None:
-            member.open(self.log, self._entrance.advertised, self._flusher.flush)
-        self.fleet = self._make_fleet()
+            member.open(self.log, self._clients.advertised, self._flusher.flush)
+        self.brokers = self._make_brokers()
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=os.urandom(16).hex(),
             clock_ms=process.wall_ms,
             flush=self._flusher.flush,
             flush_alone=self._flusher.flush_alone,
             reports=Reports(self._log, write_lines, self.metrics, decisions=settings.log_level in ("debug", "info")),
             policies=self._policies,
-            cluster=self.fleet if isinstance(self.fleet, ClusterFleet) else None,
+            cluster=self.brokers if isinstance(self.brokers, TargetCluster) else None,
             partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             projector=EVENTS_ALONE if member is None else member.projector,
@@ -164,14 +162,14 @@ class Service:
         self._make_api()
         self.metrics.watch(self._gauges)
         await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
-        if isinstance(self.fleet, KraftFleet):
-            await self._take_part(self.fleet)
+        if isinstance(self.brokers, KraftBrokers):
+            await self._take_part(self.brokers)
         else:
-            self._entrance.draw_login_secret(self.controller)
-            if isinstance(self.fleet, ClusterFleet):
-                await self.fleet.looked()
+            self._clients.draw_login_secret(self.controller)
+            if isinstance(self.brokers, TargetCluster):
+                await self.brokers.first_scan()
             await self.controller.decided()
-            await self._open_doors()
+            await self._accept_clients()
             await self._start_http()
         # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
         sys.setswitchinterval(process.SWITCH_S)
@@ -183,20 +181,20 @@ class Service:
         joined = None if self._member is None else await self._member.find()
         return joined or self.options.settings.cluster_id
 
-    async def _take_part(self, fleet: KraftFleet) -> None:
+    async def _take_part(self, brokers: KraftBrokers) -> None:
         """Lead brokers, or follow who does."""
         member, controller = self._member, self.controller
-        assert member is not None, "a fleet of real brokers is led with a vote"
+        assert member is not None, "a brokers of real brokers is led with a vote"
 
         def take_up() -> None:
-            self._entrance.draw_login_secret(controller)
+            self._clients.draw_login_secret(controller)
             member.register()
 
-        fleet.on_lead = take_up
+        brokers.on_lead = take_up
         self.metrics.watch(member.gauges)
-        self.metrics.watch(fleet.gauges)
-        listening, settings, name = self._entrance.listening, self.options.settings, self._entrance.advertised.name
-        handlers = partial(real_broker_listener, fleet, name, priority=settings.quorum_priority)
+        self.metrics.watch(brokers.gauges)
+        listening, settings, name = self._clients.listening, self.options.settings, self._clients.advertised.name
+        handlers = partial(real_broker_listener, brokers, name, priority=settings.quorum_priority)
         listening.open(self.api, dict(settings.api_versions_max), handlers)
         member.start(controller.background)
         try:
@@ -209,7 +207,7 @@ class Service:
     async def _become_voter(self, member: Member) -> None:
         if member.is_alone:
             await member.lead_alone()
-            await self.controller.taken_up()
+            await self.controller.until_deciding()
             await self.controller.decided()
         else:
             await member.become_voter()
@@ -220,13 +218,13 @@ class Service:
         self.api.policies = () if self._policies is None else self._policies.in_force
         self.http = (await asyncio.to_thread(_http_server))(
             self.api,
-            self.fleet,
+            self.brokers,
             Questions([self._query]),
             self.metrics,
-            tls=self._entrance.http_tls,
-            logins=self._entrance.http_logins(),
-            reach=self._entrance.reach,
-            counts=self._entrance.counts,
+            tls=self._clients.http_tls,
+            logins=self._clients.http_logins(),
+            reach=self._clients.reach,
+            counts=self._clients.counts,
             sign=unsigned if self._signer is None else self._signer.signed,
         )
         self._http_port = await self.http.start(options.http.host, options.http.port)
@@ -237,19 +235,19 @@ class Service:
         if archiving is not None:
             self.controller.background(archiving.run())
             self.metrics.watch(archiving.gauges)
-            self.api.archive_trouble = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
+            self.api.archive_error = lambda: archiving.trouble and f"archiving is paused: {archiving.trouble}"
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             self.controller.background(sign_heads(self.controller, self._query, self._signer, every_s))
 
-    def _make_fleet(self) -> SimulatedFleet | ClusterFleet | KraftFleet:
+    def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         options = self.options
         if self._member is not None:
-            return kraft_fleet(self.log, self._member, options.settings, options.metadata_version)
-        refuse_other_fleets(self.log)
+            return kraft_brokers(self.log, self._member, options.settings, options.metadata_version)
+        refuse_other_brokers(self.log)
         if self._cluster is None:
-            return SimulatedFleet(options.simulated_brokers)
-        return self._cluster.fleet(self._history, self._recent, options.settings, self._log)
+            return SimulatedBrokers(options.simulated_brokers)
+        return self._cluster.brokers(self._history, self._recent, options.settings, self._log)
 
     def _history(self, shard: ShardKey) -> Iterator[Recorded]:
         return (decode_event(offset, self.log.read_one(offset)) for offset in self.log.shard_offsets(shard))
@@ -263,7 +261,7 @@ class Service:
 
     def _make_api(self) -> None:
         settings = self.options.settings
-        entrance, listening = self._entrance, self._entrance.listening
+        entrance, listening = self._clients, self._clients.listening
         advertised = entrance.advertised
         self.api = ControllerApi(
             self.controller,
@@ -274,40 +272,42 @@ class Service:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         self.api.static_configs = settings.static_configs()
-        self._doors: BrokerDoors | None = None
+        self._simulated_listeners: SimulatedBrokerListeners | None = None
         if self._member is not None:
             member = self._member
-            self.api.fleet_trouble, self.api.quorum = lambda: member.trouble, member.shown
+            self.api.brokers_error, self.api.quorum = lambda: member.trouble, member.shown
             return
-        if isinstance(self.fleet, ClusterFleet):
-            fleet = self.fleet
-            self.api.fleet_trouble = lambda: fleet.trouble and f"the cluster cannot be reached: {fleet.trouble}"
+        if isinstance(self.brokers, TargetCluster):
+            brokers = self.brokers
+            self.api.brokers_error = lambda: brokers.error and f"the cluster cannot be reached: {brokers.error}"
             return
-        assert isinstance(self.fleet, SimulatedFleet), "there is no other"
-        self.fleet.default_endpoints = listening.advertised
+        assert isinstance(self.brokers, SimulatedBrokers), "there is no other"
+        self.brokers.default_endpoints = listening.advertised
         if settings.simulated_broker_listeners:
             make_server = partial(listening.make_server, entrance.listeners[0])
-            self._doors = BrokerDoors(listening.servers[0].host, advertised, self.fleet, make_server)
+            self._simulated_listeners = SimulatedBrokerListeners(
+                listening.servers[0].host, advertised, self.brokers, make_server
+            )
 
-    async def _open_doors(self) -> None:
+    async def _accept_clients(self) -> None:
         """Take requests: the brokers are registered, and the settings stand in the log."""
-        listening, versions_max = self._entrance.listening, dict(self.options.settings.api_versions_max)
+        listening, versions_max = self._clients.listening, dict(self.options.settings.api_versions_max)
         if self._cluster is not None:
             handlers = partial(cluster_listener, link=self._cluster.link)
             self._ports.open(self.api, versions_max, handlers)
             listening.open(self.api, versions_max, handlers)
         else:
             listening.open(self.api, versions_max)
-        if self._doors is not None:
-            await self._doors.open(self.api, versions_max)
+        if self._simulated_listeners is not None:
+            await self._simulated_listeners.open(self.api, versions_max)
 
     def reload(self) -> None:
         """Read certificates and users anew (SIGHUP)."""
-        self._entrance.reload()
+        self._clients.reload()
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        doors = 0 if self._doors is None else self._doors.connections
-        open_now = self._entrance.listening.connections + self._ports.connections + doors
+        doors = 0 if self._simulated_listeners is None else self._simulated_listeners.connections
+        open_now = self._clients.listening.connections + self._ports.connections + doors
         return [
             ("connections", "Kafka connections that are open.", open_now),
             ("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshotting.newest),
@@ -323,9 +323,9 @@ class Service:
         """What is printed once requests are taken, with what to type next if that is wanted."""
         http = Address(self.options.http.host, self._http_port)
         if self.options.joining is not None:
-            return f"ready voter={self.options.settings.node_id} controller={self._entrance.address} http={http}"
-        hints = _hints(self._entrance.address, http) if self.options.hints else ""
-        return self._entrance.ready_line(http) + hints
+            return f"ready voter={self.options.settings.node_id} controller={self._clients.address} http={http}"
+        hints = _hints(self._clients.address, http) if self.options.hints else ""
+        return self._clients.ready_line(http) + hints
 
     async def stop(self) -> None:
         """Stop accepting, answer what is decided, flush, close; after a start that was not finished only let go of the
@@ -334,11 +334,11 @@ class Service:
         if member is not None and (self._started or member.leads):
             await member.hand_over()
         if self._started:
-            if self._doors is not None:
-                await self._doors.stop(0)
+            if self._simulated_listeners is not None:
+                await self._simulated_listeners.stop(0)
             await self._ports.stop(0)
-            await asyncio.gather(self._entrance.listening.stop(process.DRAIN_S), self.http.stop())
-        self._entrance.users.close()
+            await asyncio.gather(self._clients.listening.stop(process.DRAIN_S), self.http.stop())
+        self._clients.users.close()
         if self._started:
             await self.controller.stop()
         if member is not None:

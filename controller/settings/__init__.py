@@ -1,1 +1,1 @@
-"""Tables of settings to checked values."""
+"""Settings: declarations, parsing and validation."""

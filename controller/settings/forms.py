@@ -1,4 +1,4 @@
-"""Settings whose text has parts of its own: from text to value, or None for a text that is not allowed."""
+"""Parses settings with a syntax of their own. Parsers return None for a text that is not allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
-from controller.settings.security_table import MECHANISMS, PROTOCOLS, TLS_VERSIONS
+from controller.settings.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
@@ -52,7 +52,7 @@ def _advertised(text: str) -> tuple[Endpoint, ...] | None:
 def _protocols(text: str) -> dict[str, str] | None:
     found = {}
     for part in text.split(","):
-        name, colon, protocol = (piece.strip() for piece in part.partition(":"))
+        name, colon, protocol = (bucket.strip() for bucket in part.partition(":"))
         if not colon or not name or protocol.upper() not in PROTOCOLS:
             return None
         found[name.upper()] = protocol.upper()
@@ -112,7 +112,7 @@ def _rules(text: str) -> str | None:
 
 
 def _ports(text: str) -> range | None:
-    """The ports that may be taken; 0, which is any free one; or none."""
+    """Returns the allowed ports; a range with only 0 means any free port, an empty one means none."""
     if text in ("any", "none"):
         return range(int(text == "any"))
     first, _, last = text.partition("-")
@@ -137,7 +137,7 @@ def _versions(text: str) -> dict[str, int] | None:
     return versions
 
 
-FORMS: Final[Mapping[str, Callable[[str], object]]] = {
+PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "cluster.id": _cluster_id,
     "super.users": _principals,
     "listeners": _listeners,
@@ -153,14 +153,14 @@ FORMS: Final[Mapping[str, Callable[[str], object]]] = {
     "api.versions.max": _versions,
     "max.connections.per.ip.overrides": _per_address,
 }
-"""By setting: what makes a value of its text, None where that is not allowed."""
+"""Parsers by setting."""
 
 
-def more_allowed(key: str) -> str:
-    """What is allowed of such a setting beside its form."""
+def parser_limits(key: str) -> str:
+    """Describes limits beyond `Setting.form`."""
     match key:
         case "listeners":
-            return " with ports from 0 to 65535, names and addresses that differ"
+            return " with ports from 0 to 65535 and unique names and addresses"
         case "advertised.listeners":
             return " with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0"
         case "api.versions.max":

@@ -1,11 +1,11 @@
-"""The settings of `topicwright serve`: a properties file and `--set` overrides, checked and typed.
+"""Loads the settings from a properties file and `--set` overrides.
 
-Everything is checked before anything starts: unknown keys, a value that is not allowed, and defaults for topics that
-contradict each other raise SettingsError, whose message names the key, the value, where it stands and what is allowed.
-A file may be a broker's: what Kafka's brokers alone have is ignored there, and listed for a warning. What decides who
-may connect is never ignored.
+Everything is checked before the start. Unknown keys, invalid values and contradicting defaults of topics raise
+SettingsError, which names the key, the value, its origin and the allowed values. The file may be a broker's
+server.properties: settings that only Kafka's brokers have are ignored and listed for a warning, but never those that
+control who may connect.
 
-What this module does not do: apply settings while serving. They are read once, at the start.
+Settings are read once, at the start; they cannot be changed at run time.
 """
 
 from __future__ import annotations
@@ -16,157 +16,37 @@ from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
 from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
-from controller.settings.forms import FORMS, more_allowed
+from controller.settings.forms import PARSERS, parser_limits
 from controller.settings.properties import PropertiesError, read_file
-from controller.settings.row import Setting
-from controller.settings.security_table import PER_LISTENER, PER_LISTENER_PREFIX
-from controller.settings.server_table import BY_KEY, POLICY_PREFIXES, SETTINGS
-from events.catalog import Configs, Endpoint
+from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
+from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
+from events.catalog import Configs
+
+__all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
 class SettingsError(Exception):
-    """Settings that nothing can start with; the message is for whoever wrote them."""
-
-
-class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Every setting with its value; `controller.settings.server_table` says what each is for."""
-
-    node_id: int
-    cluster_id: str | None
-    num_partitions: int
-    default_replication_factor: int
-    auto_create_topics_enable: bool
-    delete_topic_enable: bool
-    create_topic_policy_class_name: str
-    enable_under_replicated_topic_creation: bool
-    topic_rules_file: str | None
-    topic_rules_mode: str
-    authorizer_class_name: str
-    super_users: tuple[str, ...]
-    allow_everyone_if_no_acl_found: bool
-    controller_quota_window_num: int
-    controller_quota_window_size_seconds: int
-    listeners: tuple[Endpoint, ...]
-    advertised_listeners: tuple[Endpoint, ...]
-    listener_security_protocol_map: Mapping[str, str]
-    ssl_keystore_type: str
-    ssl_keystore_location: str | None
-    ssl_key_password: str | None
-    ssl_truststore_type: str
-    ssl_truststore_location: str | None
-    ssl_client_auth: str
-    ssl_enabled_protocols: tuple[str, ...]
-    ssl_principal_mapping_rules: str
-    sasl_enabled_mechanisms: tuple[str, ...]
-    users_file: str | None
-    connections_max_reauth_ms: int
-    connection_failed_authentication_delay_ms: int
-    sasl_server_max_receive_size: int
-    authentication_timeout_ms: int
-    http_security_protocol: str
-    http_authentication: str
-    http_allowed_hosts: tuple[str, ...]
-    http_trusted_proxies: tuple[str, ...]
-    quorum_priority: int
-    controller_quorum_voters: Mapping[int, tuple[str, int]]
-    controller_quorum_fetch_timeout_ms: int
-    controller_quorum_election_timeout_ms: int
-    broker_session_timeout_ms: int
-    kraft_version: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    metadata_log_max_snapshot_interval_ms: int
-    metadata_max_retention_bytes: int
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_check_interval_seconds: int
-    log_signing_key_location: str | None
-    log_signing_interval_ms: int
-    simulated_broker_listeners: bool
-    api_versions_max: Mapping[str, int]
-    socket_request_max_bytes: int
-    queued_max_request_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
-    max_connections_per_ip_overrides: Mapping[str, int]
-    connections_max_idle_ms: int
-    max_in_flight_requests_per_connection: int
-    max_request_partition_size_limit: int
-    stream_commands_topic: str
-    stream_events_topic: str
-    stream_partitions: int
-    stream_replication_factor: int
-    stream_group_id: str
-    stream_session_timeout_ms: int
-    store_cache_bytes: int
-    log_snapshot_interval_events: int
-    log_archive_url: str | None
-    log_archive_interval_events: int
-    log_events_retention_ms: int
-    log_events_retention_bytes: int
-    gateway_heartbeat_interval_ms: int
-    gateway_session_timeout_ms: int
-    gateway_answer_timeout_ms: int
-    stream_gateways_topic: str
-    cluster_client_properties_file: str | None
-    cluster_watch_interval_ms: int
-    cluster_configs_watch_interval_ms: int
-    cluster_broker_ports: range
-    log_level: str
-    topic_defaults: Configs
-    """The broker-level settings that were given to be defaults of topics, sorted by key."""
-    texts: Configs
-    """All settings that have a value, as texts, sorted by key; `topic_defaults` and those for policies among them,
-    secrets not."""
-    given: frozenset[str] = frozenset()
-    """The keys that were given, whatever their values."""
-    ignored: tuple[str, ...] = ()
-    """Settings of the file that Kafka's brokers alone have, some with a word on what to do instead."""
-    of_listeners: Mapping[str, Mapping[str, Any]] = {}
-    """By listener, what was said for it alone: settings by the names of their fields here."""
-
-    def of_listener(self, name: str, field: str) -> Any:
-        """The value of a setting for one listener."""
-        return self.of_listeners.get(name, {}).get(field, getattr(self, field))
-
-    def decision_settings(self) -> Configs:
-        """The settings that decisions depend on, sorted by key, as `SettingsChanged` records them.
-
-        Those of the table are always among them; defaults of topics only where they were given.
-        """
-        given = {key for key, _ in self.topic_defaults}
-        return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
-
-    def static_configs(self) -> Mapping[str, str]:
-        """The settings that were given, as texts by key; a secret is empty."""
-        texts = dict(self.texts)
-        return {key: texts.get(key, "") for key in sorted(self.given)}
-
-    def as_mapping(self) -> Mapping[str, str]:
-        """All settings as texts by key, for a policy's `configure`."""
-        return dict(self.texts)
+    """Invalid settings; the message is for the person who wrote them."""
 
 
 class _Given(msgspec.Struct, frozen=True):
-    """A text that was given for a key, and where."""
+    """A text that was set for a key, and its origin."""
 
     text: str
     origin: str
 
 
 def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
-    """Settings from a properties file, then from KEY=VALUE overrides; of a key given twice the last value counts.
-
-    Raises SettingsError.
-    """
+    """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
     given = {**_from_file(config_file), **_from_overrides(overrides)}
     ignored = [key for key, said in given.items() if said.origin != _SET and _is_ignored(key)]
-    notes = tuple(f"{key} ({_ELSEWHERE[key]})" if key in _ELSEWHERE else key for key in ignored)
+    notes = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: said for key, said in given.items() if key not in ignored}
     _check_keys(given)
     values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
@@ -179,7 +59,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     return msgspec.convert({**values, **derived}, ServeSettings)
 
 
-# Where settings come from.
+# Sources of settings.
 
 _SET = "--set"
 
@@ -207,16 +87,16 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
 
 # Keys.
 
-_ELSEWHERE = {
+_REPLACEMENTS = {
     "ssl.keystore.key": "the key is in the PEM file that ssl.keystore.location names",
     "ssl.keystore.certificate.chain": "the certificates are in the PEM file that ssl.keystore.location names",
-    "ssl.keystore.password": "a PEM file has none; what encrypts the private key is ssl.key.password",
+    "ssl.keystore.password": "a PEM file has none; the private key is decrypted with ssl.key.password",
     "ssl.truststore.certificates": "the certificates are in the PEM file that ssl.truststore.location names",
     "ssl.truststore.password": "a PEM file has none",
-    "log.dir": "the data folder is said by --data DIR",
-    "log.dirs": "the data folder is said by --data DIR",
-    "metadata.log.dir": "the data folder is said by --data DIR",
-    "process.roles": "which brokers there are is said by --brokers",
+    "log.dir": "the data folder is set by --data DIR",
+    "log.dirs": "the data folder is set by --data DIR",
+    "metadata.log.dir": "the data folder is set by --data DIR",
+    "process.roles": "--brokers selects the brokers",
 }
 _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
     **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
@@ -224,7 +104,7 @@ _TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
 }
 
 
-_WHO_MAY_CONNECT = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
+_SECURITY_PREFIXES = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
 
 
 def _is_known(key: str) -> bool:
@@ -234,12 +114,12 @@ def _is_known(key: str) -> bool:
 
 
 def _is_ignored(key: str) -> bool:
-    return not _is_known(key) and not key.startswith(_WHO_MAY_CONNECT) and key in _names_of_kafka()
+    return not _is_known(key) and not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()
 
 
 @cache
-def _names_of_kafka() -> frozenset[str]:
-    """The names of all settings of Kafka's brokers, which that file has for DescribeConfigs."""
+def _kafka_settings() -> frozenset[str]:
+    """The names of all settings of Kafka's brokers, from the table for DescribeConfigs."""
     table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
     return frozenset(row[0] for row in msgspec.json.decode(table, type=list[list[str | None]]) if row[0]) | {"log.dir"}
 
@@ -252,28 +132,28 @@ def _check_keys(given: Mapping[str, _Given]) -> None:
 
 
 def _shown(key: str, given: _Given) -> str:
-    """A setting as a message shows it, without what may be a secret."""
+    """Formats a setting for messages, and hides possible secrets."""
     text = HIDDEN if _SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
 
 
-_OF_POLICIES = f"settings of a policy's own begin with {' or '.join(POLICY_PREFIXES)}"
+_OF_POLICIES = f"settings of policies begin with {' or '.join(POLICY_PREFIXES)}"
 _SECRET = re.compile(r"pass?w|secret|token|credential|jaas|keystore\.key|private", re.IGNORECASE)
 HIDDEN = "(hidden)"
 
 
 def _hint(key: str) -> str:
-    if key in _ELSEWHERE:
-        return _ELSEWHERE[key]
+    if key in _REPLACEMENTS:
+        return _REPLACEMENTS[key]
     if key.startswith(PER_LISTENER_PREFIX):
-        return f"for one listener there are listener.name.NAME. and {', '.join(sorted(PER_LISTENER))}"
-    if key in _names_of_kafka():
-        return "Kafka's brokers have it, and this controller does not"
+        return f"listener.name.NAME. may be followed by {', '.join(sorted(PER_LISTENER))}"
+    if key in _kafka_settings():
+        return "only Kafka's brokers have it"
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
-        return f"for all topics it is {topics.synonyms[0].name}"
+        return f"the setting for all topics is {topics.synonyms[0].name}"
     near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1, cutoff=0.8)
-    return f"did you mean {near[0]}?" if near else "docs/settings.md has all that there are"
+    return f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
 
 
 # Values.
@@ -284,7 +164,7 @@ def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
 
 
 def _text(setting: Setting, given: _Given | None) -> str | None:
-    """The text of a setting in one form, whatever way it was written."""
+    """Returns the canonical text of a setting."""
     text = setting.default if given is None else given.text
     if not text:
         return setting.default
@@ -300,17 +180,17 @@ def _value(setting: Setting, given: _Given | None) -> object:
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
         raise _refused(setting.key, given, setting.allowed_text)
-    return _composed(setting, given, value)
+    return _parsed(setting, given, value)
 
 
-def _composed(setting: Setting, given: _Given, value: Value) -> object:
-    """The value of a setting whose text has parts of its own; any other value as it is."""
-    form = FORMS.get(setting.key)
+def _parsed(setting: Setting, given: _Given, value: Value) -> object:
+    """Applies the parser of a setting with a syntax of its own; returns other values unchanged."""
+    form = PARSERS.get(setting.key)
     if form is None:
         return value
     found = form(given.text)
     if found is None:
-        raise _refused(setting.key, given, setting.allowed_text + more_allowed(setting.key))
+        raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key))
     return found
 
 

@@ -1,8 +1,8 @@
-"""Properties files, read as java.util.Properties reads them, so that a broker's server.properties can be taken over.
+"""Reads properties files like java.util.Properties, so that a broker's server.properties can be used.
 
-Comments begin with `#` or `!`; a key ends at `=`, `:` or a blank; a backslash at the end of a line continues it; `\\t`,
-`\\n`, `\\r`, `\\f` and `\\uXXXX` are characters, and any other escaped character is itself. Unlike Java, which reads
-Latin-1, a file is UTF-8.
+Comments begin with `#` or `!`; a key ends at `=`, `:` or a blank; a backslash at the end of a line continues it. `\\t`,
+`\\n`, `\\r`, `\\f` and `\\uXXXX` are escapes, and any other escaped character is itself. Unlike Java, which reads
+Latin-1, files are UTF-8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Property(msgspec.Struct, frozen=True):
-    """One key and its text, with the number of the line that it begins on."""
+    """A key, its value, and the number of its first line."""
 
     key: str
     value: str
@@ -32,16 +32,16 @@ class Property(msgspec.Struct, frozen=True):
 
 
 class PropertiesError(ValueError):
-    """A file that cannot be read, or a text that is not a properties file: the message says in which line, and why."""
+    """A file cannot be read or is invalid; the message has the line and the reason."""
 
 
 def read_properties(text: str) -> list[Property]:
-    """The properties of a file in the order of its lines; a key may come again. Raises PropertiesError."""
+    """Returns all properties in order, with duplicate keys. Raises PropertiesError."""
     return [_property(line, number) for number, line in _logical_lines(text)]
 
 
 def read_file(file: Path) -> list[Property]:
-    """The properties of a file, their values without blanks around them. Raises PropertiesError."""
+    """Returns the properties of a file, their values without surrounding blanks. Raises PropertiesError."""
     try:
         read = read_properties(read_text(file, FILE_BYTES_MAX))
     except PropertiesError as error:
@@ -54,12 +54,12 @@ def read_file(file: Path) -> list[Property]:
 
 
 def read_values(file: Path) -> dict[str, str]:
-    """The values in a file by key; of a key given twice the last counts. Raises PropertiesError."""
+    """Returns the values of a file by key; the last value of a key counts. Raises PropertiesError."""
     return {each.key: each.value for each in read_file(file)}
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines joined where they continue, without comments and empty ones."""
+    """Joins continued lines, and skips comments and empty lines."""
     begun, joined = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         line = raw.lstrip(_BLANKS)

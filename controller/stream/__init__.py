@@ -1,1 +1,1 @@
-"""The machine over Kafka: the log in two topics, the workers that decide, the gateways that clients reach."""
+"""The machine over Kafka: workers decide commands from a topic, gateways serve clients."""

@@ -1,1 +1,1 @@
-"""The logs that keep events: in memory, in RocksDB, in a Kafka topic."""
+"""Logs of events: in memory, in RocksDB, in a Kafka topic."""

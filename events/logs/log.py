@@ -1,16 +1,16 @@
-"""The event log: the port that deciding writes to and seeing reads from.
+"""The event log: the port that deciding writes to, and that queries read from.
 
-What a log is for. It holds events, numbered from 0 without gaps, and the state that they lead to, and moves both in
-one atomic step: a `Commit`. So after any crash the state is the state of exactly the events that are there.
+A log holds events, numbered from 0 without gaps, and the state that they lead to. It changes both in one atomic step, a
+`Commit`. So after any crash the state is that of exactly the stored events.
 
-Method. The log knows bytes only. A commit carries each event's bytes with the two keys by which people ask for events
-later (shard and request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes
-everything written so far survive a power cut, and may run in another thread, so that many commits share one sync.
-Answer nobody before `durable_offset` has passed the events that the answer rests on.
+Method. The log knows bytes only. A commit carries each event's bytes with the two keys of its indexes (shard and
+request), and puts or deletes of opaque state keys. `write` makes a commit visible; `flush` makes everything written so
+far survive a power cut, and may run in another thread, so that many commits share one sync. Callers must not answer a
+client before `durable_offset` has passed the events that the answer depends on.
 
-When writing or flushing fails, the log refuses writes until `recover` has found out what is truly there.
+After a failed write or flush the log rejects writes until `recover` has found out what is stored.
 
-What it does not do: it encodes no events, decides nothing, and is written by one thread at a time.
+Non-goals: encoding events, deciding, several writing threads.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ import msgspec
 
 
 class LogError(Exception):
-    """The log cannot do what was asked. The message names the folder and says what to do."""
+    """The log cannot do what was requested. The message names the folder and says what to do."""
 
 
 class LogWriteError(LogError):
-    """A commit was not written or not flushed. No write is taken until `recover` has succeeded."""
+    """A commit was not written or not flushed. Writes are rejected until `recover` has succeeded."""
 
 
 class LogDiskFull(LogWriteError):
-    """There is no room for what was to be written. `recover` succeeds once there is room again."""
+    """The disk is full. `recover` succeeds once there is room again."""
 
 
 class LogOfAnotherCluster(LogError):
@@ -50,11 +50,11 @@ class LogOfAnotherCluster(LogError):
 
 
 class LogFromNewerVersion(LogError):
-    """The folder was written by a newer release: this one would not understand all of it."""
+    """A newer release wrote the folder; this one would not understand all of it."""
 
 
 class LogLocked(LogError):
-    """Another process has the log open; `pid` is its process id, where it is known."""
+    """Another process has the log open; `pid` is its process id, if known."""
 
     def __init__(self, path: str, pid: int | None) -> None:
         holder = "another process" if pid is None else f"process {pid}"
@@ -65,11 +65,11 @@ class LogLocked(LogError):
 
 
 class LogCorrupted(LogError):
-    """What is on the disk is not what was written. Nothing is skipped: a copy of the folder has to be restored."""
+    """The data on disk is not what was written. Nothing is skipped: restore a copy of the folder."""
 
 
 class LogNotAFolder(LogError):
-    """The path, or a part of it, is something other than a folder."""
+    """The path, or a part of it, is not a folder."""
 
 
 class LogAccessDenied(LogError):
@@ -83,8 +83,8 @@ class LogClosed(LogError):
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One event of a commit.
 
-    `value` is the event's canonical bytes. `shard_key` is the shard that it concerns, "" for events that concern every
-    shard. `request_id` is the request that led to it, "" if none did; such events are in no request's index.
+    `value` is the event's canonical bytes. `shard_key` is its shard, "" for events that concern every shard.
+    `request_id` is the request that led to it, "" for none; such events are in no request index.
     """
 
     value: bytes
@@ -93,9 +93,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """What is written in one atomic step: events, and the state keys that they change (None deletes a key).
+    """One atomic write: events, and the state keys that they change (None deletes a key).
 
-    State changes through events only: a commit with state but without entries is refused.
+    State changes only through events: a commit with state but without entries is rejected.
     """
 
     entries: Sequence[Entry] = ()
@@ -111,27 +111,27 @@ def check_commit(commit: Commit) -> None:
 def check_range(start: int, end: int | None) -> None:
     """Raise ValueError for a negative offset."""
     if start < 0 or (end is not None and end < 0):
-        raise ValueError(f"offsets begin at 0: asked for {start} to {end}")
+        raise ValueError(f"offsets begin at 0: requested {start} to {end}")
 
 
 class StateKeys(Protocol):
-    """The state keys of a log, as they are or as they were; `EventLog` says what each promises."""
+    """The state keys of a log, current or past; see `EventLog`."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
 
 
 class EventLog(Protocol):
-    """Events and the state they lead to, in one store.
+    """Events and the resulting state, in one store.
 
-    `write`, `recover` and `close` belong to one thread. `flush` and all reading may run in other threads beside them.
-    Iterators hold nothing open: they read in pages and may be kept across writes, or dropped, at will. One that is
-    asked for more after `close` raises LogClosed.
+    `write`, `recover` and `close` belong to one thread. `flush` and all reads may run concurrently in other threads.
+    Iterators hold nothing open: they read in pages, and may outlive writes or be dropped. After `close` they raise
+    LogClosed.
     """
 
     @property
     def path(self) -> Path | None:
-        """The folder of the log, where its snapshots are too; None for one in memory."""
+        """The folder of the log and its snapshots; None in memory."""
         ...
 
     @property
@@ -141,61 +141,60 @@ class EventLog(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset whose event is here; those before it are read from the archive, where there is one."""
+        """The first offset in the log itself; earlier events are read from the archive, if there is one."""
         ...
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next event will have; the number of events there are."""
+        """The offset of the next event, which is the number of events."""
         ...
 
     @property
     def durable_offset(self) -> int:
-        """Every event below it survives a power cut: `next_offset` as it was when the last `flush` began."""
+        """All events below it survive a power cut: `next_offset` when the last `flush` began."""
         ...
 
     def write(self, commit: Commit) -> int:
-        """Write a commit and return the offset of its first event. It can be read at once; it is durable after `flush`.
+        """Write a commit and return the offset of its first event. It is readable at once and durable after `flush`.
 
-        An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull if that is why), and
-        then nothing of the commit is there; ValueError for state without events.
+        An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull for a full disk),
+        and then nothing is written; ValueError for state without events.
         """
         ...
 
     def note(self, state: Mapping[bytes, bytes | None]) -> None:
-        """Write state keys that say nothing new of the events: a reader's place in another log, what can be worked out
-        again; None deletes. They are durable no sooner than the events before, and no later than those after.
+        """Write state keys that are not derived from events, such as the position in another log; None deletes.
 
-        Raises LogWriteError.
+        They become durable no sooner than earlier events and no later than later ones. Raises LogWriteError.
         """
         ...
 
     def flush(self) -> int:
-        """Make all that is written so far durable; blocks for the disk and returns the new `durable_offset`.
+        """Make everything written so far durable. Blocks for the disk and returns the new `durable_offset`.
 
-        Raises LogWriteError (LogDiskFull), and then what was written since the flush before may be there or not:
-        `recover` finds out.
+        Raises LogWriteError (LogDiskFull); writes since the previous flush may then be lost or not: `recover` finds
+        out.
         """
         ...
 
-    def vouch(self) -> None:
-        """All that is written so far survives a power cut elsewhere, and can be written again from there: it counts as
-        durable. The next `flush` flushes it all the same."""
+    def mark_durable(self) -> None:
+        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
+        still flushes it."""
         ...
 
     def recover(self) -> int:
-        """Find out what is truly there after a failed write or flush, and return the new `next_offset`.
+        """Find out what was written after a failed write or flush, and return the new `next_offset`.
 
-        Writes that were never flushed may be gone, with the state that came with them, so whatever was derived from
-        them has to be read again. Everything that is there afterwards is durable. Raises LogError while the cause
-        lasts, and can be tried again. Readers in other threads may meet LogClosed meanwhile.
+        Unflushed writes may be gone with their state, so whatever was derived from them must be read again. Everything
+        found is durable. Raises LogError while the cause lasts, and may be retried. Readers in other threads may get
+        LogClosed.
         """
         ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """The events at offsets from `start` up to but not including `end` (None: `next_offset` now), in order.
+        """The events in [start, end) in order; `end` defaults to the current `next_offset`.
 
-        Events that are not durable yet are among them; pass `durable_offset` as `end` to leave them out.
+        They may not be durable yet; pass `durable_offset` as `end` to exclude those.
         """
         ...
 
@@ -204,53 +203,52 @@ class EventLog(Protocol):
         ...
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        """The events at some offsets, in the order asked for. Raises IndexError if there is none at one of them."""
+        """The events at some offsets, in the order requested. Raises IndexError if one is missing."""
         ...
 
     def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
-        """The offsets, in order, of the events written under a shard key, from `start` up to but not including `end`.
+        """The offsets of a shard key's events in [start, end), in order.
 
-        The key "" gives the events that concern every shard; they are not among those of the other keys.
+        The key "" has the events that concern every shard; other keys do not include them.
         """
         ...
 
     def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        """The same offsets as ranges, of each of some shard keys in one go. Where they are many, of fewer keys, from
-        the first on; None for the first alone where it has too many itself. There is at least one key."""
+        """The same offsets as ranges, for several shard keys, at least one.
+
+        If there are too many ranges, returns fewer keys, and [None] if the first key alone has too many.
+        """
         ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
-        """The shard keys that events were written under, in order, from the first one after a key; never ""."""
+        """The shard keys with events, in order, from the first one after a key; never ""."""
         ...
 
     def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        """The offsets, in order, from `start` on, of the events written under a request id. Those under "" are not
-        indexed."""
+        """The offsets of a request id's events from `start` on, in order. Events under "" are not indexed."""
         ...
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
-        """State keys that are in the archive alone: those of the requests that began before an offset, of one stretch
-        after another with its start, the newest first. None without an archive."""
+    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+        """State keys in the archive only: of the requests that began before an offset, by segment with its start,
+        newest first."""
         ...
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a state key, or None."""
-        ...
+    def get(self, key: bytes) -> bytes | None: ...
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of several state keys, in the order asked for."""
+        """The values of several state keys, in the order requested."""
         ...
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.
 
-        No frozen picture: a key that is there throughout comes exactly once; one that is put or deleted meanwhile
-        comes with its value of some moment during the scan, or not at all.
+        This is no snapshot: a key that exists throughout appears exactly once; one that changes meanwhile appears with
+        a value from during the scan, or not at all.
         """
         ...
 
     def close(self) -> None:
-        """Flush, and let go of the log; closing twice is nothing. All else raises LogClosed from now on."""
+        """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
         ...
 
 
@@ -263,7 +261,8 @@ def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | 
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor for reading a regular file. Raises OSError, also for a pipe or a device, which might never end."""
+    """A descriptor of a regular file for reading. Raises OSError also for a pipe or a device, whose reads might never
+    end."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(file).st_mode):
         return file
@@ -272,7 +271,7 @@ def open_regular(path: Path) -> int:
 
 
 def check_regular(folder: Path) -> None:
-    """Raises LogCorrupted where a folder holds anything but files and folders, OSError."""
+    """Raise LogCorrupted if a folder holds anything but files and folders. Raises OSError."""
     with os.scandir(folder) as found:
         special = next((one for one in found if not (one.is_file() or one.is_dir())), None)
     if special is not None:
@@ -280,7 +279,8 @@ def check_regular(folder: Path) -> None:
 
 
 def read_text(path: Path, bytes_max: int) -> str:
-    """A text in UTF-8, of a pipe too, as shells make them. Raises OSError, for a longer one too, UnicodeDecodeError."""
+    """A UTF-8 text; `path` may be a pipe, as shells make them. Raises OSError, also if it is too large, and
+    UnicodeDecodeError."""
     with path.open("rb") as file:
         content = file.read(bytes_max + 1)
     if len(content) > bytes_max:

@@ -10,7 +10,7 @@ from events.logs.log import Commit, LogClosed, StateKeys, check_commit, check_ra
 
 
 class InMemoryLog:
-    """A log that lives as long as its process: for tests and simulations, where a power cut is `drop_unflushed`."""
+    """A log in memory, for tests and simulations; `drop_unflushed` simulates a power cut."""
 
     def __init__(self, cluster_id: str) -> None:
         self.path: Path | None = None
@@ -70,7 +70,7 @@ class InMemoryLog:
         self._durable_offset = max(self._durable_offset, end)
         return self._durable_offset
 
-    def vouch(self) -> None:
+    def mark_durable(self) -> None:
         self._durable_offset = self._next_offset
 
     def recover(self) -> int:
@@ -78,7 +78,7 @@ class InMemoryLog:
         return self.flush()
 
     def drop_unflushed(self, kept_commits: int = 0) -> int:
-        """Lose what was not flushed, as a power cut does, but for the oldest `kept_commits`; returns `next_offset`."""
+        """Lose unflushed commits, as a power cut does, except the oldest `kept_commits`. Returns `next_offset`."""
         while len(self._unflushed) > kept_commits:
             end, commit, before = self._unflushed.pop()
             assert len(self._events) == end, "the newest commit must be undone first"
@@ -124,7 +124,7 @@ class InMemoryLog:
         self._check_open()
         return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
         return iter(())
 
     def get(self, key: bytes) -> bytes | None:

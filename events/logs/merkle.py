@@ -1,11 +1,11 @@
-"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and the two kinds of proof.
+"""The Merkle tree of RFC 9162 over the events of a log: hashes, roots, and both kinds of proof.
 
-A leaf is the hash of an event's canonical bytes, in the order of offsets; two subtrees make one by the hash of theirs.
-The root over the first `size` events stands for all of them: who kept one finds out, from some thirty hashes, whether
-an event stood at its place (inclusion, section 2.1.3), and whether a later root is over the same events and more
-(consistency, section 2.1.4).
+A leaf is the hash of an event's canonical bytes, in offset order; the hash of two subtrees makes their parent. The root
+over the first `size` events stands for all of them. Whoever stored a root can check with some thirty hashes that an
+event was at its offset (inclusion, section 2.1.3), and that a later root extends the same events (consistency, section
+2.1.4).
 
-Pure: a tree that is to give proofs is anything that has the hashes of complete subtrees (`Subtree`).
+Pure: anything with the hashes of complete subtrees (`Subtree`) can give proofs.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from hashlib import sha256
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()
 PATH_LENGTH_MAX = 64
-"""Of offsets below 2 ** 63 no path is longer."""
+"""The maximum path length for offsets below 2 ** 63."""
 
 Subtree = Callable[[int, int], bytes]
-"""The hash of the complete subtree at a level (0: a leaf) and an index in that level: of the leaves from
-`index << level` on, `1 << level` of them."""
+"""The hash of the complete subtree at a level (0: a leaf) and an index in that level: `1 << level` leaves from `index
+<< level` on."""
 
 
 def leaf_hash(value: bytes) -> bytes:
-    """The hash of an event's canonical bytes."""
     return sha256(b"\0" + value).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of two subtrees beside each other."""
+    """The hash of two adjacent subtrees."""
     return sha256(b"\1" + left + right).digest()
 
 
 class Frontier:
-    """The right edge of a growing tree: the hashes of its complete subtrees that have no neighbour yet.
+    """The right edge of a growing tree: the complete subtrees without a right neighbour.
 
-    `peaks` are these by level, the highest first, one for each bit of `size`.
+    `peaks` are their hashes, the highest level first, one for each bit of `size`.
     """
 
     def __init__(self, size: int = 0, peaks: Sequence[bytes] = ()) -> None:
@@ -44,33 +43,32 @@ class Frontier:
         self.size = size
         self._peaks = list(peaks)
 
-    def extend(self, values: Iterable[bytes], kept_from: int) -> list[tuple[int, int, bytes]]:
-        """Append events; the subtrees that they complete at level `kept_from` and above: level, index, hash."""
-        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], kept_from)
+    def extend(self, values: Iterable[bytes], from_level: int) -> list[tuple[int, int, bytes]]:
+        """Append events. Returns the subtrees that they complete at `from_level` and above: level, index, hash."""
+        return self.extend_leaves([sha256(b"\0" + value).digest() for value in values], from_level)
 
-    def extend_leaves(self, leaves: Iterable[bytes], kept_from: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
-        """The same with the hashes of events."""
-        peaks, size, kept = self._peaks, self.size, []
+    def extend_leaves(self, leaves: Iterable[bytes], from_level: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
+        """As `extend`, with the hashes of events."""
+        peaks, size, completed = self._peaks, self.size, []
         for leaf in leaves:
             node, level, index = leaf, 0, size
             while index & 1:
                 node = sha256(b"\1" + peaks.pop() + node).digest()
                 index >>= 1
                 level += 1
-                if level >= kept_from:
-                    kept.append((level, index, node))
+                if level >= from_level:
+                    completed.append((level, index, node))
             peaks.append(node)
             size += 1
         self.size = size
-        return kept
+        return completed
 
     def root(self) -> bytes:
-        """The root over all events so far."""
         return root_of(self._peaks)
 
 
 def root_of(peaks: Sequence[bytes]) -> bytes:
-    """The root of the tree whose complete subtrees are these, from the first leaves to the last."""
+    """The root of the tree with these complete subtrees, from left to right."""
     if not peaks:
         return EMPTY_ROOT
     root = peaks[-1]
@@ -80,12 +78,12 @@ def root_of(peaks: Sequence[bytes]) -> bytes:
 
 
 def peaks_of(size: int) -> list[tuple[int, int]]:
-    """The complete subtrees of a tree: level and index of each, from the first leaves to the last."""
+    """The complete subtrees of a tree, from left to right: level and index of each."""
     return _cover(0, size)
 
 
 def _cover(start: int, end: int) -> list[tuple[int, int]]:
-    """The complete subtrees that are the leaves [start, end), where `start` is a multiple of the largest."""
+    """The complete subtrees over the leaves [start, end); `start` is a multiple of the largest."""
     found = []
     while start < end:
         level = (end - start).bit_length() - 1
@@ -99,12 +97,11 @@ def _hash_of(subtree: Subtree, start: int, end: int) -> bytes:
 
 
 def root_at(subtree: Subtree, size: int) -> bytes:
-    """The root over the first `size` events."""
     return _hash_of(subtree, 0, size)
 
 
 def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
-    """The hashes that lead from the event at an offset to the root over the first `size`, from the leaf up."""
+    """The hashes that lead from an event to the root over the first `size` events, from the leaf up."""
     assert 0 <= offset < size, "the event is one of them"
     path, start, end = [], 0, size
     while end - start > 1:
@@ -119,7 +116,7 @@ def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
 
 
 def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
-    """The hashes from which the roots over the first `old` and the first `size` events both follow."""
+    """The hashes that prove both the root over `old` events and the root over `size` events."""
     assert 0 <= old <= size, "the older tree is the smaller one"
     if old in (0, size):
         return []
@@ -138,13 +135,13 @@ def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
 
 
 def _split(count: int) -> int:
-    """The largest power of two below a count of leaves above 1: so many are on the left."""
+    """The largest power of two below a number of leaves above 1: the size of the left subtree."""
     return 1 << ((count - 1).bit_length() - 1)
 
 
 def root_from_inclusion(leaf: bytes, offset: int, size: int, path: Sequence[bytes]) -> bytes | None:
-    """The root that a path leads to from a leaf hash at an offset (RFC 9162, 2.1.3.2); None where the path is not of
-    the length that it must have."""
+    """The root that a path leads to from a leaf hash at an offset (RFC 9162, 2.1.3.2); None if the path has the wrong
+    length."""
     if not 0 <= offset < size:
         return None
     index, last, root = offset, size - 1, leaf
@@ -162,7 +159,7 @@ def root_from_inclusion(leaf: bytes, offset: int, size: int, path: Sequence[byte
 
 
 def is_consistent(old: int, old_root: bytes, size: int, root: bytes, path: Sequence[bytes]) -> bool:
-    """Whether the path proves that the first `old` of `size` events are those of the old root (RFC 9162, 2.1.4.2)."""
+    """True if the path proves that the first `old` of `size` events have the old root (RFC 9162, 2.1.4.2)."""
     if old > size:
         return False
     if old in (0, size):

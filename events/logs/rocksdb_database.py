@@ -1,23 +1,22 @@
-"""The RocksDB database under the log: its two column families, tuning, and reading in pages.
+"""The RocksDB database of a log: its two column families, tuning, and paged reads.
 
 The column families:
 
 - the default one holds the events and nothing else: key = offset, 8 bytes big-endian; value = the event's bytes.
-  A key is written once, and deleted only with all before it, once they are archived. So the number of entries of each
-  table file must equal the width of its offset range, and a gap anywhere in the log shows when the files are listed,
-  without reading them.
-- `views` holds what is found by key; the first byte tells what:
+  A key is written once, and deleted only together with all earlier ones, after they were archived. So the number of
+  entries of each table file must equal the width of its offset range, and listing the files reveals a gap anywhere.
+- `views` holds what is found by key; the first byte is the kind:
       s + state key                        a state value
       t + shard key + 00 + first offset    a run of consecutive events of one shard; value = its last offset
       r + request id + 00 + first offset   a run of consecutive events of one request; value = its last offset
       m + name                             format, cluster, events (identity), next (next_offset, in every commit),
-                                           start (the first offset whose event is here)
-      e + offset                           an event before that which is still here, at the offset of a snapshot
+                                           start (the first offset with an event)
+      e + offset                           an earlier event that was retained, at the offset of a snapshot
   Offsets are 8 bytes big-endian. Text is UTF-8; a NUL in it is written 00 FF, so that 00 and an offset (which begins
   with 00) can only be the end of the text.
 
-Why two: the events need no filter and never change, the views are overwritten all the time; and the check above.
-Both share one write-ahead log (one sync) and are flushed together, so they never come back at different points.
+Two families, because events need no filter and never change, while views are overwritten all the time; and for the
+check above. Both share one write-ahead log (one sync) and are flushed together, so they always recover to one point.
 
 Measured on two shared cores (1,500 events of 160 bytes, 300 index entries and 600 state values in a batch): two
 families cost 4.6 us a topic, a single one with prefixes 5.4.
@@ -52,39 +51,39 @@ from rocksdict import (
     WriteOptions,
 )
 
-from events.logs.rocksdb_runs import is_valid, last_run, runs_of
+from events.logs.rocksdb_keys import is_valid, last_run, runs_of
 
 VIEWS = "views"
 Page = tuple[list[tuple[bytes, bytes]], bool]
-"""Some pairs in key order, and whether they are the last in their range."""
+"""Pairs in key order, and whether they are the last in the range."""
 _MIB = 1 << 20
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 16 * 1024, 256 * 1024
-"""What a page may hold before it is handed out: the first one little, for many want the first few pairs alone; the
-largest takes some milliseconds of reading."""
+"""Limits of a page. The first is small, because many readers want only the first pairs; the largest takes some
+milliseconds to read."""
 _RUNS_AT_ONCE, _NAMES_AT_ONCE = 1000, 250
-"""The same of runs of events, and of names that have some."""
+"""The same limits for runs of events, and for names with runs."""
 _ENTRY_BYTES = 64
-"""What a pair costs beside its value: bounds a page of very small values."""
+"""The cost of a pair besides its value: limits a page of very small values."""
 
 
 VIEW_BLOCK_BYTES = 8 * 1024
 BUFFERS_BYTES_MIN, BUFFERS_BYTES_MAX = 8 * _MIB, 48 * _MIB
-"""Small ones are written to files more often, which takes a worker a twelfth more of a core; each partition of a log in
-Kafka has its own."""
+"""Smaller buffers are flushed to files more often, which costs a worker a twelfth more of a core. Each partition of a
+log in Kafka has its own."""
 
 
 class Database:
-    """An open database; all reading and closing goes through here, so that nothing keeps it open after `close`.
+    """An open database.
 
-    A RocksDB iterator or column family keeps the database, and its lock, open even after it was closed. So iterators
-    live only inside one call, and `close` waits for it; the errors that RocksDB raises lose their tracebacks (see
-    `rocksdb_errors`), which would hold on to them too.
+    A RocksDB iterator or column family keeps the database and its lock open even after `close`. So iterators live only
+    inside one call, `close` waits for it, and RocksDB's errors lose their tracebacks (see `rocksdb_recovery`), which
+    would hold iterators too.
     """
 
     def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:
         """Open, creating what is missing unless `read_only`. Raises what RocksDB raises."""
         # The other kind of cache has 64 shards: the bloom filter of a file of a million views is larger than one of
-        # these, is never kept, and was read anew for every single view, in a millisecond instead of 5 µs.
+        # these, so it is never cached, and was read again for every single view, in a millisecond instead of 5 µs.
         cache = Cache.new_hyper_clock_cache(cache_bytes, VIEW_BLOCK_BYTES)
         buffers = min(max(3 * cache_bytes, BUFFERS_BYTES_MIN), BUFFERS_BYTES_MAX)
         events = _options(cache, buffers, recovery, bloom=False)
@@ -102,19 +101,19 @@ class Database:
         self._write_options = WriteOptions()
 
     def get_events(self, keys: list[Any]) -> list[bytes | None]:
-        """The events under several keys, None for those that are not there."""
+        """The events under several keys; None for missing ones."""
         return self._events.get(keys) or []
 
     def get_views(self, keys: list[Any]) -> list[bytes | None]:
-        """The values of several views, None for those that are not there."""
+        """The values of several views; None for missing ones."""
         return self._views.get(keys) or []
 
     def write(self, batch: WriteBatch) -> None:
-        """Apply a batch whole, or not at all; it is not synced."""
+        """Apply a batch atomically, without syncing."""
         self._events.write(batch, self._write_options)
 
     def tail(self) -> int:
-        """One past the highest event there is."""
+        """The offset after the last event."""
         with self._readers:
             at = self._events.iter()
             at.seek_to_last()
@@ -123,8 +122,8 @@ class Database:
     def event_files(self) -> list[tuple[int, int, int]]:
         """First offset, last offset and number of entries of each table file of events, in order.
 
-        The number is 0 where RocksDB has not read the file's properties, which it does for the first of many, and -1
-        where some of the entries say that events are gone.
+        The number is 0 if RocksDB has not read the file's properties (it reads those of the first files only), and -1
+        if some entries are deletions.
         """
         files = [
             (
@@ -138,7 +137,7 @@ class Database:
         return sorted(files)
 
     def events_reach(self, start: int, end: int) -> int:
-        """The first offset from `start` on without an event; `end` where there is none below it."""
+        """The first missing offset from `start` on; `end` if none is missing below it."""
         while start < end:
             page, last = self.event_page(start.to_bytes(8, "big"), end.to_bytes(8, "big"))
             for key, _ in page:
@@ -150,16 +149,16 @@ class Database:
         return end
 
     def event_page(self, lower: bytes, upper: bytes, room: int = PAGE_BYTES_MAX) -> Page:
-        """Some events from key `lower` on, below `upper`, of about `room` bytes."""
+        """Events from key `lower` on, below `upper`, of about `room` bytes."""
         return self._page(self._events, lower, upper, room)
 
     def view_page(self, lower: bytes, upper: bytes, room: int = PAGE_BYTES_MAX) -> Page:
-        """Some views from key `lower` on, below `upper`, of about `room` bytes."""
+        """Views from key `lower` on, below `upper`, of about `room` bytes."""
         return self._page(self._views, lower, upper, room)
 
     def runs(self, prefixes: Sequence[bytes], oldest: int, start: int, end: int) -> list[list[range] | None]:
-        """Of the runs under each prefix what there is of the offsets from `start` on, below `end`, of as many prefixes
-        as it takes some milliseconds for; None for the first alone where it has too many. `oldest` as in `last_run`."""
+        """The runs in [start, end) under each prefix, for as many prefixes as some milliseconds allow; [None] if the
+        first alone has too many. `oldest` as in `last_run`."""
         found: list[list[range] | None] = []
         room = _RUNS_AT_ONCE
         with self._readers:
@@ -172,20 +171,20 @@ class Database:
         return found
 
     def frozen_views(self) -> Frozen:
-        """All views as they are now, for reading while others come; to be closed."""
+        """All views at this point in time, to be closed by the caller."""
         frozen = Frozen(self._views.iter(), self._readers)
         self._frozen.add(frozen)
         return frozen
 
     def last_run(self, prefix: bytes, oldest: int, at_most: int) -> int | None:
-        """The first offset of the last run under a prefix that begins at an offset or before it, or None. `oldest` is
-        the first offset whose event is here: none begins before, but thousands may have, of events that were let go."""
+        """The first offset of the last run under a prefix that begins at or before `at_most`; None without one.
+        `oldest` is the first offset in the log: no run begins before it, but thousands of deleted ones may have."""
         with self._readers:
             return last_run(self._views, prefix, oldest, at_most)
 
     def first_view_keys(self, lower: bytes, below: bytes, past: bytes) -> list[bytes]:
-        """Of each name with runs the first key, from `lower` on, below `below`; some hundred of them. `past` is what
-        comes after all offsets of a name."""
+        """The first key of each name with runs, from `lower` on, below `below`; some hundred of them. `past` sorts
+        after all offsets of a name."""
         keys: list[bytes] = []
         with self._readers:
             at = self._views.iter()
@@ -196,12 +195,12 @@ class Database:
         return keys
 
     def checkpoint(self, path: Path) -> None:
-        """Write a frozen copy of the database to a folder that does not exist yet."""
+        """Copy the database to a new folder."""
         copying = Checkpoint(self._events)
         copying.create_checkpoint(str(path))
 
     def close(self) -> None:
-        """Let go of the database and its lock. Nothing is synced by this."""
+        """Close the database and release its lock, without syncing."""
         with self._readers.gone():
             for frozen in self._frozen:
                 frozen.close()
@@ -225,10 +224,10 @@ class Database:
 
 
 class Frozen:
-    """The views of a database as they were at one moment. What RocksDB keeps for it, it keeps until `close`.
+    """The views of a database at one point in time. RocksDB keeps the old data until `close`.
 
-    It is an iterator, which sees what there was when it was made. rocksdict's own `Snapshot` shows later writes to
-    whoever iterates (0.3.29).
+    It is an iterator, which sees the data of its creation. Iterators over rocksdict's own `Snapshot` see later writes
+    (0.3.29).
     """
 
     def __init__(self, at: RdictIter, readers: Readers) -> None:
@@ -237,7 +236,7 @@ class Frozen:
         self._own = threading.Lock()
 
     def page(self, _: Database, lower: bytes, upper: bytes, room: int) -> Page:
-        """As `Database.view_page`. Raises DbClosedError once it, or the database, is closed."""
+        """As `Database.view_page`. Raises DbClosedError once it or the database is closed."""
         page: list[tuple[bytes, bytes]] = []
         with self._readers, self._own:
             at = self._at
@@ -253,14 +252,14 @@ class Frozen:
         return page, True
 
     def close(self) -> None:
-        """Let RocksDB drop what it keeps for this."""
+        """Release the old data."""
         with self._own:
             self._at = None
 
 
 class Readers:
-    """Who is inside a call that reads. They do not wait for each other: whoever held a lock while it read would keep
-    the event loop from reading for as long, and, as a lock goes to whoever is there first, for longer."""
+    """Counts the calls that are reading. Readers do not exclude each other: a lock would make the event loop wait for
+    each reader."""
 
     def __init__(self) -> None:
         self._inside = 0
@@ -278,17 +277,17 @@ class Readers:
 
     @contextmanager
     def gone(self) -> Iterator[None]:
-        """Wait until nobody is inside; nobody comes in for so long."""
+        """Wait until no call is reading, and keep others out meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside)
             yield
 
 
 def _close(family: Rdict) -> None:
-    """Close once no other thread is inside a call: rocksdict refuses with "Already borrowed" until then.
+    """Close once no other thread is inside a call: rocksdict raises "Already borrowed" until then.
 
-    rocksdict writes the buffers to table files as it closes, so that the next start has nothing to replay. Where that
-    fails it closes all the same, and the write-ahead log still has what was in them.
+    rocksdict flushes the buffers to table files on closing, so that the next start has nothing to replay. If that
+    fails, it closes all the same, and the write-ahead log has their contents.
     """
     waiting = threading.Event()
     while True:
@@ -305,7 +304,7 @@ def _close(family: Rdict) -> None:
 
 
 def _check_ended(family: Rdict, after: bytes, options: ReadOptions) -> None:
-    """Raise if there is more to read: rocksdict's `items` ends without a word at a block that cannot be read."""
+    """Raise if there is more to read: rocksdict's `items` ends silently at a block that cannot be read."""
     at = family.iter(options)
     at.seek(after)
     if is_valid(at):

@@ -1,19 +1,19 @@
-"""The event log on a disk, for one process: RocksDB through rocksdict.
+"""The event log on disk, for one process: RocksDB through rocksdict.
 
-What it is for: the embedded controller's log and state. Events, their two indexes and the state keys of a commit go
-into one RocksDB batch, so they are all there or none is, whenever the process dies.
+Events, their two indexes and the state keys of a commit go into one RocksDB batch, so all of them are stored or none,
+whenever the process dies.
 
 Method. `write` puts the batch into RocksDB's buffers and write-ahead log, unsynced, in microseconds; `flush` syncs the
 write-ahead log and lets other threads run meanwhile (rocksdict releases the GIL there, and only there). An index entry
 is written once for each run of consecutive events under the same key, not once an event. `rocksdb_database` describes
-the keys, `rocksdb_recovery` what is proved at each opening.
+the keys, `rocksdb_recovery` the checks at each opening.
 
-Failures. After a failed write or flush RocksDB refuses to go on, and Linux may have dropped the pages that it could not
-write, so memory proves nothing any more: `recover` closes the database and opens it anew, and what the disk has is the
-truth. Reading goes on until then, and may show commits that `recover` will find gone.
+Failures. After a failed write or flush RocksDB rejects writes. Linux may have dropped the pages that it could not
+write, so RocksDB's memory may differ from the disk. `recover` reopens the database from the disk. Until then reads
+continue, and may return commits that `recover` finds lost.
 
-What it does not do: share the folder with a second writer. Readers in other processes open a RocksDB secondary, or a
-copy made by `checkpoint`.
+Non-goal: a second writer of the folder. Readers in other processes open a RocksDB secondary, or a copy made by
+`checkpoint`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from rocksdict import WriteBatch
 
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
-from events.logs.rocksdb_batch import STATE, batch_of, drop, forget
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_recovery import DurableMark, identify, make_folder, open_checked
+from events.logs.rocksdb_keys import KEPT, NEXT_KEY, REQUEST, SHARD, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
 
 DEFAULT_CACHE_BYTES = 64 << 20
-"""64 MiB: what the block cache takes where the opener does not say."""
+"""The default size of the block cache, 64 MiB."""
 
 _ROOM_BYTES = 8 << 20
-"""Room beside the write-ahead log's own size that RocksDB needs to open again."""
+"""Disk space that RocksDB needs to reopen, in addition to the size of its write-ahead log."""
 
 
 class RocksDbLog(WholeLog):
-    """An `EventLog` in a folder; see the port for what each method promises."""
+    """An `EventLog` in a folder."""
 
-    _vouched_offset = 0
+    _durable_elsewhere_offset = 0
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class RocksDbLog(WholeLog):
             self._open_database()
             self._cluster_id = self._read(identify, self._next_offset, cluster_id, event_version, new_cluster_id)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     @classmethod
@@ -82,11 +81,11 @@ class RocksDbLog(WholeLog):
         new_cluster_id: Callable[[], str],
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
-        """Open the log in a folder, making it if it is missing.
+        """Open the log in a folder, creating it if missing.
 
-        `cluster_id` is the cluster whose log it must be; None takes the folder's own, or `new_cluster_id()` for a new
-        folder. `event_version` is the newest event version that this release knows. `cache_bytes` bounds the block
-        cache; beside it, write buffers take three times as much, from 8 to 48 MiB.
+        `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
+        folder. `event_version` is the newest event version of this release. `cache_bytes` limits the block cache; write
+        buffers take three times as much in addition, from 8 to 48 MiB.
 
         Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
         LogDiskFull.
@@ -95,7 +94,7 @@ class RocksDbLog(WholeLog):
 
     @property
     def cut(self) -> int | None:
-        """The offset at which the last opening cut off a torn tail that nobody was answered for; None if it did not."""
+        """The offset at which the last opening truncated an unacknowledged torn tail; None if it did not."""
         return self._cut
 
     @property
@@ -104,7 +103,7 @@ class RocksDbLog(WholeLog):
 
     @property
     def durable_offset(self) -> int:
-        return max(self._durable_offset, self._vouched_offset)
+        return max(self._durable_offset, self._durable_elsewhere_offset)
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
@@ -112,7 +111,7 @@ class RocksDbLog(WholeLog):
         first = self._next_offset
         if not commit.entries:
             return first
-        batch, end = batch_of(commit, first, database)
+        batch, end = _commit_batch(commit, first, database)
         self._put(database, batch)
         self._next_offset = end
         return first
@@ -126,23 +125,22 @@ class RocksDbLog(WholeLog):
                 batch.put(STATE + key, value, database.views_handle)
         self._put(database, batch)
 
-    def drop_before(self, offset: int, kept: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Let the events below an offset go, all of which are archived, but for those at some offsets; `names` are the
-        keys of the index under which the event at the offset is. They are read from the archive from now on.
+    def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
+        """Drop the archived events below an offset, except those at the offsets `retained`.
 
-        Raises LogWriteError, and what reading raises.
+        `names` are the index keys of the event at the offset. From now on dropped events are read from the archive.
+        Raises LogWriteError and the errors of reads.
         """
         database, start = self._writable(), self._start_offset
-        assert start <= offset < self.durable_offset, "what is dropped is here, and durable"
-        here = {one: self.read_one(one) for one in kept}
-        self._start_offset = offset  # readers look into the archive before anything is gone
-        self._put(database, drop(database, start, offset, here, names))
+        assert start <= offset < self.durable_offset, "dropped events are stored and durable"
+        values = {one: self.read_one(one) for one in retained}
+        self._start_offset = offset  # readers switch to the archive before events are deleted
+        self._put(database, _drop_batch(database, start, offset, values, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
-        """Take out of the index some runs of events that were dropped, under the keys of names, and state keys that
-        are in the archive. Raises LogWriteError."""
+        """Remove dropped runs of events from the index, and archived state keys. Raises LogWriteError."""
         database = self._writable()
-        self._put(database, forget(database, runs, state))
+        self._put(database, forget_batch(database, runs, state))
 
     def flush(self) -> int:
         with self._flushing:
@@ -157,27 +155,27 @@ class RocksDbLog(WholeLog):
                 self._durable_offset = end
             return self._durable_offset
 
-    def vouch(self) -> None:
-        self._vouched_offset = self._next_offset
+    def mark_durable(self) -> None:
+        self._durable_elsewhere_offset = self._next_offset
 
     def recover(self) -> int:
         with self._flushing:
             if self._closed:
                 raise log.LogClosed(f"the log in {self._path} is closed")
-            self._check_room()
+            self._check_disk_space()
             self._close_database()
             self._open_database()
             self._failure = None
             return self._next_offset
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Write a frozen copy of the log to a folder that does not exist yet: a log in its own right, for audits.
+        """Copy the log to a new folder, for audits.
 
-        On the same file system its table files are hard links, and it takes milliseconds. Raises FileExistsError,
+        On the same file system its table files become hard links, which takes milliseconds. Raises FileExistsError,
         LogDiskFull, LogAccessDenied, LogWriteError.
         """
         if os.path.lexists(path):
-            raise FileExistsError(f"{path} exists: a checkpoint makes its own folder")
+            raise FileExistsError(f"{path} already exists: name a new folder for the copy")
         try:
             self._readable().checkpoint(Path(path))
         except Exception as error:
@@ -191,21 +189,21 @@ class RocksDbLog(WholeLog):
                 self.flush()
         finally:
             with self._flushing:
-                self._let_go()
+                self._release()
 
     def _apply(self, database: Database, batch: WriteBatch) -> None:
-        """Write a batch; apart, so that a test can make it fail."""
+        """A method of its own, so that a test can make it fail."""
         database.write(batch)
 
     def _sync(self, database: Database) -> None:
-        """Sync the write-ahead log; apart, so that a test can make it fail."""
+        """A method of its own, so that a test can make it fail."""
         database.sync(True)
 
     def _open_database(self) -> None:
         opened = open_checked(self._path, self._cache_bytes, self._mark.read())
         self._database = opened.database
         self._cut = opened.cut
-        self._next_offset = self._durable_offset = self._vouched_offset = opened.next_offset
+        self._next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
         self._start_offset = opened.start
         self._mark.write(opened.next_offset)
 
@@ -217,16 +215,16 @@ class RocksDbLog(WholeLog):
 
     def _writable(self) -> Database:
         if self._failure is not None:
-            raise log.LogWriteError(f"{self._path} takes no writes until it has recovered from: {self._failure}")
+            raise log.LogWriteError(f"{self._path} rejects writes until it has recovered from: {self._failure}")
         return self._readable()
 
     def _failed(self, error: Exception) -> log.LogError:
-        """Take no more writes; returns what to raise. Damage and a full disk keep their own names."""
+        """Reject further writes; returns the error to raise."""
         self._failure = str(error)
         return classify(error, self._path, log.LogWriteError)
 
-    def _check_room(self) -> None:
-        """Raise LogDiskFull unless what a new opening has to write would fit, so that reading need not stop in vain."""
+    def _check_disk_space(self) -> None:
+        """Raise LogDiskFull unless the disk has room to reopen. Otherwise `recover` would end reads and then fail."""
         needed = sum(each.stat().st_size for each in self._path.glob("*.log")) + _ROOM_BYTES
         probe = self._path / "ROOM"
         try:
@@ -242,8 +240,71 @@ class RocksDbLog(WholeLog):
         if database is not None:
             database.close()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._close_database()
         if not self._closed:
             self._closed = True
             self._mark.close()
+
+
+def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[WriteBatch, int]:
+    """The RocksDB batch of a commit whose events begin at `first`, and the next offset."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    put = batch.put
+    shard = request = None
+    shard_key = request_key = b""
+    offset = first
+    for entry in commit.entries:
+        here = pack(offset)
+        put(here, entry.value)
+        if entry.shard_key != shard:
+            if shard is not None:
+                put(shard_key, pack(offset - 1), views)
+            shard = entry.shard_key
+            shard_key = run_prefix(SHARD, shard) + here
+        if entry.request_id != request:
+            if request:
+                put(request_key, pack(offset - 1), views)
+            request = entry.request_id
+            request_key = run_prefix(REQUEST, request) + here
+        offset += 1
+    put(shard_key, pack(offset - 1), views)
+    if request:
+        put(request_key, pack(offset - 1), views)
+    for key, value in commit.state.items():
+        if value is None:
+            batch.delete(STATE + key, views)
+        else:
+            put(STATE + key, value, views)
+    put(NEXT_KEY, pack(offset), views)
+    return batch, offset
+
+
+def _drop_batch(
+    database: Database, start: int, to: int, retained: Mapping[int, bytes], names: Iterable[bytes]
+) -> WriteBatch:
+    """The batch that drops the events in [start, to) except `retained`, and makes the runs that reach the event at `to`
+    begin there. `names` are that event's index keys."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    batch.delete_range(pack(start), pack(to))
+    for offset, value in retained.items():
+        batch.put(KEPT + pack(offset), value, views)
+    for name in names:
+        run = database.last_run(name, start, to)
+        if run is not None and run < to:
+            last = database.get_view(name + pack(run))
+            if last is not None and last >= pack(to):
+                batch.put(name + pack(to), last, views)
+    batch.put(START_KEY, pack(to), views)
+    return batch
+
+
+def forget_batch(database: Database, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes]) -> WriteBatch:
+    """The batch that removes runs of events from the index, and state keys. A run may have been written as several."""
+    batch, views = WriteBatch(raw_mode=True), database.views_handle
+    for name, run in runs:
+        for offset in run:
+            batch.delete(name + pack(offset), views)
+    for key in state:
+        batch.delete(STATE + key, views)
+    return batch

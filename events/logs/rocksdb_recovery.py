@@ -1,55 +1,110 @@
-"""Opening a log folder, and proving that what is there is what was promised.
+"""Opening a log folder, and checking that everything durable is there.
 
-A crash may cut off or garble what was written but never synced, and that must not stop a start. A damaged byte in what
-*was* synced must stop it: whoever was answered on the strength of it would be lied to. RocksDB alone cannot tell the
-two apart (tried by flipping, cutting and zeroing bytes of its write-ahead log):
+A crash may truncate or garble unsynced writes, which must not stop a start. A damaged byte in synced data must stop it,
+because clients were answered on its strength. RocksDB alone cannot tell the two apart (tried by flipping, cutting and
+zeroing bytes of its write-ahead log):
 
-- point_in_time takes the first bad byte for the end and drops all that follows, synced or not, in silence;
-- tolerate_corrupted_tail_records drops whatever a cut file lost, in silence, yet refuses a tail whose pages never
+- point_in_time treats the first bad byte as the end and silently drops all that follows, synced or not;
+- tolerate_corrupted_tail_records silently drops what a truncated file lost, yet rejects a tail whose pages never
   reached the disk, which is what a power cut leaves;
-- absolute_consistency refuses any flaw, the torn last record of a killed process included;
+- absolute_consistency rejects any flaw, including the torn last record of a killed process;
 - a write-ahead log that is missing or empty does not count as damage for any of them.
 
-Method. A small file beside RocksDB's, `DURABLE`, holds the offset up to which the log was synced; it is written after
-each sync, and not synced itself, so it may lag behind after a power cut, but never lead. Opening asks for absolute
-consistency. If that is refused, a read-only look with point_in_time, which changes nothing on the disk, shows where the
-readable part ends: at or past DURABLE, only what nobody was answered for is gone, and the log is opened there (`cut`);
-before it, the log is damaged and nothing is touched. Then, whatever the way in, all of it is checked without reading
-it: the table files of events tile what is there, from 0 or from the first that was not dropped (`rocksdb_batch`), to
-the last offset without gap or overlap, the views know the same next offset, and DURABLE is not beyond it. RocksDB
-itself checks the checksum of all that it reads, and the size of every file.
+Method. A small file next to RocksDB's, `DURABLE`, holds the offset up to which the log was synced. It is written after
+each sync and not synced itself, so after a power cut it may lag, but never lead. Opening requires absolute consistency.
+If that fails, a read-only opening with point_in_time finds the end of the readable part. At or past DURABLE, only
+unacknowledged writes are lost, and the log is truncated there (`cut`); before it, the log is damaged and stays as it
+is. Then everything is checked without reading it: the table files of events cover all offsets from the first one to the
+last without gap or overlap, the views have the same next offset, and DURABLE is not beyond it. RocksDB itself checks
+the checksum of all that it reads, and the size of every file.
 
-What it does not do: read every event. Damage inside a table file shows when that block is read.
+Non-goal: reading every event. Damage inside a table file shows when that block is read.
+
+`classify` is the one place that tells RocksDB's errors apart: rocksdict raises nearly all of them as plain `Exception`,
+so only their text differs. Every LogError keeps RocksDB's words, which name the file and the position.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from rocksdict import DBRecoveryMode, WriteBatch
+from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.logs import log
-from events.logs.log import check_regular
+from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_keys import NEXT_KEY, START_KEY
+
+_CORRUPTED = ("Corruption", "ended early")
+_CLOSING = ("Already mutably borrowed",)
+_READING = ("While opening a file for sequentially reading", "While open a file for random read")
+_LOCKED = ("lock hold by current process", "While lock file")
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_FILE = re.compile(r"\S*/(\d+\.(?:sst|log)|MANIFEST-\d+)")
+_DENIED = ("Permission denied", "Read-only file system", "Operation not permitted")
+
+
+def classify(error: Exception, path: Path, otherwise: type[LogError] = LogError) -> LogError:
+    """The LogError for an error of RocksDB or of the file system; `otherwise` if unknown.
+
+    A file that RocksDB names is reported as one of `path`, even if it was opened by another name. Removes the
+    traceback: its frames hold iterators, which would keep the database locked.
+    """
+    if isinstance(error, LogError):
+        return error
+    error.__traceback__ = None
+    text = _FILE.sub(lambda found: str(path / found[1]), str(error))
+    if isinstance(error, DbClosedError) or _says(text, _CLOSING):
+        return LogClosed(f"the log in {path} is closed")
+    if _says(text, _DENIED):
+        return LogAccessDenied(f"{path}: this user may not read or write there ({text}); change its owner or mode")
+    if _says(text, _LOCKED):
+        return LogLocked(str(path), lock_holder(path / "LOCK"))
+    if _says(text, _FULL):
+        return LogDiskFull(f"{path}: no room left ({text}); make room, nothing that was answered is lost")
+    if _says(text, _CORRUPTED) or (_says(text, _READING) and "No such file" in text):
+        return LogCorrupted(f"{path} is damaged ({text}); restore the folder from a copy")
+    return otherwise(f"{path}: {text}")
+
+
+def _says(text: str, any_of: tuple[str, ...]) -> bool:
+    return any(each in text for each in any_of)
+
+
+def lock_holder(lock: Path) -> int | None:
+    """The process that holds a POSIX lock on a file, from Linux's /proc/locks; None if unknown.
+
+    It does not open the file: closing it would release a lock of this process.
+    """
+    try:
+        inode = lock.stat().st_ino
+        table = Path("/proc/locks").read_text()
+    except OSError:
+        return None
+    for line in table.splitlines():
+        fields = line.split()
+        if len(fields) >= 6 and fields[1] == "POSIX" and fields[5].endswith(f":{inode}"):
+            pid = int(fields[4])
+            return pid if pid > 0 else None
+    return None
+
 
 FORMAT = 1
 """The version of the layout that `rocksdb_database` describes."""
 
-NEXT_KEY = b"mnext"
-START_KEY = b"mstart"
 _FORMAT_KEY = b"mformat"
 _CLUSTER_KEY = b"mcluster"
 _EVENTS_KEY = b"mevents"
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """A database that passed its checks; `cut` is the offset at which a torn, unsynced tail was cut off, if one was."""
+    """A database that passed its checks; `cut` is the offset of a truncated tail, if any."""
 
     database: Database
     next_offset: int
@@ -57,7 +112,6 @@ class Opened(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """The first offset whose event is here: those before it were archived, and dropped."""
         return start_of(self.database)
 
 
@@ -67,9 +121,9 @@ def start_of(database: Database) -> int:
 
 
 class DurableMark:
-    """The file `DURABLE`: eight bytes, the synced offset in the low 48 bits, a checksum of it above.
+    """The file `DURABLE`: the synced offset in the low 48 bits of eight bytes, and a checksum above.
 
-    Written in one piece and checked, so that a half-written or damaged mark counts as none rather than as a promise.
+    It is written in one piece and checked, so a half-written or damaged mark counts as missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,18 +131,17 @@ class DurableMark:
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self) -> int:
-        """The highest offset known to have been synced; 0 if none is known."""
+        """The highest offset known to be synced; 0 if none."""
         raw = os.pread(self._file, 8, 0)
         offset = int.from_bytes(raw, "big") & 0xFFFF_FFFF_FFFF
         return offset if raw == _sealed(offset) else 0
 
     def write(self, offset: int) -> None:
-        """Note that all below `offset` is synced. A mark that cannot be written stays behind, which is safe."""
+        """Record that all below `offset` is synced. A failed write leaves a lower mark, which is safe."""
         with suppress(OSError):
             os.pwrite(self._file, _sealed(offset), 0)
 
     def close(self) -> None:
-        """Sync and let go of the file."""
         with suppress(OSError):
             os.fsync(self._file)
         os.close(self._file)
@@ -100,8 +153,7 @@ def _sealed(offset: int) -> bytes:
 
 
 def make_folder(path: Path) -> None:
-    """Make the log's folder, for its owner alone, where it is missing. Raises LogNotAFolder, LogAccessDenied,
-    LogDiskFull."""
+    """Create the log's folder if missing, for its owner alone. Raises LogNotAFolder, LogAccessDenied, LogDiskFull."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
         check_regular(path)
@@ -117,7 +169,7 @@ def make_folder(path: Path) -> None:
 
 
 def open_checked(path: Path, cache_bytes: int, durable: int) -> Opened:
-    """Open the database in a folder and prove it whole up to `durable`. Raises LogError as the classes say."""
+    """Open the database in a folder and verify it up to `durable`. Raises LogError."""
     try:
         opened = _open_whole(path, cache_bytes, durable)
     except Exception as error:
@@ -148,7 +200,7 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
 
 
 def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
-    """How far the log can be read, found out without changing anything on the disk."""
+    """The end of the readable part, found without changing the disk."""
     try:
         look = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
     except Exception:
@@ -180,8 +232,11 @@ def _check(opened: Opened, durable: int) -> None:
 
 
 def _check_events(database: Database, start: int, end: int) -> None:
-    """See that every event from `start` on is there. A table file that begins before it, with events that were dropped
-    or with the note that they were, proves nothing: what it alone can hold of the others is looked up."""
+    """Raise LogCorrupted unless every event from `start` on is there.
+
+    A table file that begins before `start`, with dropped events or their tombstones, proves nothing, so the events that
+    only it can hold are looked up.
+    """
     files = database.event_files()
     whole = [one for one in files if one[0] >= start]
     reached, some_are_not = start, any(first < start <= last for first, last, _ in files)
@@ -203,7 +258,7 @@ def _check_events(database: Database, start: int, end: int) -> None:
 def identify(
     database: Database, next_offset: int, cluster_id: str | None, event_version: int, new_cluster_id: Callable[[], str]
 ) -> str:
-    """Whose log it is: checks the folder's identity against what is expected, or gives a new folder its own.
+    """The cluster id of a log. Checks the folder's identity, or gives a new folder its own.
 
     Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
     """

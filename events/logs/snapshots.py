@@ -1,35 +1,240 @@
-"""The snapshots of a log, in the folder `snapshots` in its own: one file for each, named by its offset.
+"""Snapshots of a log: the state keys at one offset, each in a file that is written once and never changed.
 
-    snapshots/00000000000000250000.snapshot     the state after event 249,999 (see `events.logs.snapshot_file`)
-    snapshots/….snapshot.tmp                    one that is being written, or that a dead process left
+    snapshots/00000000000000250000.snapshot     in the log's folder: the state after event 249,999
+    snapshots/….snapshot.tmp                    being written, or left by a process that died
 
-A snapshot is a copy of what the events say: any of them may be deleted at any time. One that is damaged, of another
-log, or of events that the log does not have (it was restored from an older copy, or a torn tail was cut off) counts
-as none.
+    TWSNAP01             eight bytes
+    blocks               some pairs each, in key order: MessagePack of [key, value, key, value …], compressed by zlib
+    head                 MessagePack of `Head`: what it is a snapshot of, and where each block is
+    position of the head eight bytes, its CRC-32 four bytes, then TWSNAP01 again
 
-What it does not do: say when one is taken, and what is in it; that is `projections.store.snapshotting`.
+Method. The file is written under a temporary name, synced and renamed. The head has a checksum of each block, and the
+end one of the head, so readers detect a flipped byte. Keys are found by binary search in the head: a page of some
+topics reads some blocks, however many there are.
+
+A snapshot only repeats what the events say: any of them may be deleted at any time. A damaged snapshot, one of another
+log, or one of events that the log lacks (it was restored from an older copy, or a torn tail was cut off) is ignored.
+
+Non-goals: when to take a snapshot, and what its keys mean; see `projections.store.snapshotting`.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, Self
+
+import msgspec
 
 from events.catalog import EVENT_VERSION
-from events.logs.log import EventLog
-from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.codec import UNREADABLE
+from events.files import UNFINISHED, replacing
+from events.logs.log import EventLog, key_range, open_regular
+
+FORMAT = 1
+_MAGIC = b"TWSNAP01"
+_END = struct.Struct(">QI8s")
+_BLOCK_BYTES = 32 << 10
+UNPACKED_BYTES_MAX = 128 << 20
+"""The limit of a decompressed block. A block ends with the pair that fills it, which may be an event."""
+_HEAD_BYTES_MAX = 64 << 20
+"""Of a block before it is compressed: what a page of a hundred topics reads."""
+_COMPRESSION = 1
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class SnapshotDamaged(Exception):
+    """A snapshot that cannot be used: incomplete, changed, or of a newer release.
+
+    The message names the file and says why. The log works without it, and it is made again.
+    """
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    first_key: bytes
+    position: int
+    size: int
+    checksum: int
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True):
+    """What a snapshot is of: the state after the last event before `offset`."""
+
+    cluster_id: str
+    offset: int
+    event_version: int
+    last_event: int
+    """The CRC-32 of the event at `offset` - 1, which tells histories apart."""
+    format: int = FORMAT
+
+
+class Head(msgspec.Struct, frozen=True):
+    about: SnapshotInfo
+    blocks: tuple[Block, ...]
+
+
+_decode_head = msgspec.msgpack.Decoder(Head).decode
+
+
+def write_snapshot(file: BinaryIO, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Write a snapshot of pairs, in key order, to an empty file. Returns its size. Raises OSError, and what `pairs`
+    raises."""
+    blocks: list[Block] = []
+    file.write(_MAGIC)
+    for packed in _packed(pairs):
+        stored = zlib.compress(_encode(packed), _COMPRESSION)
+        blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
+        file.write(stored)
+    head, position = _encode(Head(info, tuple(blocks))), file.tell()
+    file.write(head + _END.pack(position, zlib.crc32(head), _MAGIC))
+    return file.tell()
+
+
+def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
+    packed: list[bytes] = []
+    room = _BLOCK_BYTES
+    for pair in pairs:
+        packed += pair
+        room -= len(pair[0]) + len(pair[1])
+        if room <= 0:
+            yield packed
+            packed, room = [], _BLOCK_BYTES
+    if packed:
+        yield packed
+
+
+class Snapshot:
+    """An open snapshot: `get` and `scan` as of `EventLog`, for the state at `offset`.
+
+    Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged and OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        self._file = open_regular(path)
+        try:
+            self._head = self._read_head()
+        except BaseException:
+            self.close()
+            raise
+        self._first_keys = [block.first_key for block in self._head.blocks]
+        self._last: tuple[int, list[bytes]] = (-1, [])
+        """The block read last: reading names in order reads each block once."""
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def about(self) -> SnapshotInfo:
+        return self._head.about
+
+    @property
+    def offset(self) -> int:
+        """The offset of the first event that is not included."""
+        return self._head.about.offset
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def get(self, key: bytes) -> bytes | None:
+        number = bisect_right(self._first_keys, key) - 1
+        block = self._block(number) if number >= 0 else []
+        return next((block[at + 1] for at in range(0, len(block), 2) if block[at] == key), None)
+
+    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`."""
+        lower, upper = key_range(prefix, start_after)
+        for number in range(max(0, bisect_right(self._first_keys, lower) - 1), len(self._first_keys)):
+            if upper is not None and self._first_keys[number] >= upper:
+                return
+            block = self._block(number)
+            for at in range(0, len(block), 2):
+                key = block[at]
+                if key >= lower and (upper is None or key < upper):
+                    yield key, block[at + 1]
+
+    def check(self) -> None:
+        """Verify all checksums."""
+        for number in range(len(self._first_keys)):
+            self._stored(number)
+
+    def _block(self, number: int) -> list[bytes]:
+        at, block = self._last
+        if at == number:
+            return block
+        try:
+            unpacking = zlib.decompressobj()
+            unpacked = unpacking.decompress(self._stored(number), UNPACKED_BYTES_MAX)
+            if not unpacking.eof:
+                raise self._damaged(f"block {number} does not end within {UNPACKED_BYTES_MAX} bytes")
+            block = _decode_block(unpacked)
+        except (zlib.error, *UNREADABLE) as error:
+            raise self._damaged(str(error)) from None
+        if len(block) % 2:
+            raise self._damaged(f"block {number} has a key without a value")
+        self._last = (number, block)
+        return block
+
+    def _stored(self, number: int) -> bytes:
+        block = self._head.blocks[number]
+        is_inside = 0 <= block.position <= block.position + block.size <= self.size
+        stored = os.pread(self._file, block.size, block.position) if is_inside else b""
+        if not is_inside or zlib.crc32(stored) != block.checksum:
+            raise self._damaged(f"{block.size} bytes at {block.position} were changed")
+        return stored
+
+    def _read_head(self) -> Head:
+        size = os.fstat(self._file).st_size
+        end = os.pread(self._file, _END.size, max(0, size - _END.size))
+        if len(end) < _END.size or size < len(_MAGIC) + _END.size:
+            raise self._damaged(f"it has {size} bytes, too few")
+        position, checksum, magic = _END.unpack(end)
+        if magic != _MAGIC:
+            raise self._damaged("it has no valid end")
+        length = size - _END.size - position
+        head = os.pread(self._file, length, position) if 0 <= length <= _HEAD_BYTES_MAX else b""
+        if zlib.crc32(head) != checksum:
+            raise self._damaged("its head was changed")
+        try:
+            decoded = _decode_head(head)
+        except UNREADABLE as error:
+            raise self._damaged(str(error)) from None
+        if decoded.about.format > FORMAT:
+            raise self._damaged(f"it is in format {decoded.about.format}; this release reads up to {FORMAT}")
+        return decoded
+
+    def _damaged(self, why: str) -> SnapshotDamaged:
+        return SnapshotDamaged(f"{self.path}: {why}")
+
 
 FOLDER = "snapshots"
 _NAME = re.compile(r"(\d{20})\.snapshot")
-_TEMPORARY = ".tmp"
 
 
 def snapshot_offsets(log: EventLog) -> list[int]:
-    """The offsets of the snapshots that there are, usable or not, in order. Raises OSError."""
+    """The offsets of all snapshots, usable or not, in order. Raises OSError."""
     if log.path is None:
         return []
     try:
@@ -40,14 +245,14 @@ def snapshot_offsets(log: EventLog) -> list[int]:
 
 
 def open_snapshot(log: EventLog, offset: int) -> Snapshot:
-    """The snapshot at an offset, to be closed by the caller. Raises SnapshotDamaged where it is not one of this log's
-    history up to its newest durable event, or of another event version, OSError where it cannot be read."""
+    """The snapshot at an offset; the caller closes it. Raises SnapshotDamaged if it is not of this log's durable
+    history, or of another event version; OSError."""
     snapshot = Snapshot(_path(log, offset))
     try:
         about = snapshot.about
         if about.event_version != EVENT_VERSION:
             raise SnapshotDamaged(f"{snapshot.path}: it is of event version {about.event_version}, not {EVENT_VERSION}")
-        if not 0 < offset <= log.durable_offset or about != about_at(log, offset):
+        if not 0 < offset <= log.durable_offset or about != snapshot_info(log, offset):
             raise SnapshotDamaged(f"{snapshot.path}: it is not of this log's history")
     except BaseException:
         snapshot.close()
@@ -56,8 +261,8 @@ def open_snapshot(log: EventLog, offset: int) -> Snapshot:
 
 
 def nearest_snapshot(log: EventLog, end: int) -> Snapshot | None:
-    """The newest usable snapshot of no more than the events before `end`, to be closed by the caller; None if there is
-    none. Raises LogError."""
+    """The newest usable snapshot at or before `end`, which the caller closes; None if there is none. Raises
+    LogError."""
     for offset in reversed(snapshot_offsets(log)):
         if offset <= end:
             with suppress(SnapshotDamaged, OSError):
@@ -66,7 +271,7 @@ def nearest_snapshot(log: EventLog, end: int) -> Snapshot | None:
 
 
 def newest_snapshot(log: EventLog) -> int | None:
-    """The offset of the newest usable snapshot, None if there is none. Raises LogError."""
+    """The offset of the newest usable snapshot; None if there is none. Raises LogError."""
     snapshot = nearest_snapshot(log, log.durable_offset)
     if snapshot is None:
         return None
@@ -74,28 +279,18 @@ def newest_snapshot(log: EventLog) -> int | None:
         return snapshot.offset
 
 
-def about_at(log: EventLog, offset: int) -> About:
-    """What a snapshot of a log says of itself; `offset` is above 0. Raises LogError."""
-    return About(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
+def snapshot_info(log: EventLog, offset: int) -> SnapshotInfo:
+    """The description of a snapshot of a log at an offset above 0. Raises LogError."""
+    return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
 
 
-def put_snapshot(log: EventLog, about: About, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-    """Keep a snapshot of these pairs, in the order of their keys; its size in bytes. One at a time.
-
-    It is there whole, or not at all, whenever the process dies. Raises OSError, and what `pairs` raises.
-    """
-    place = _path(log, about.offset)
-    place.parent.mkdir(0o700, exist_ok=True)
-    temporary = place.with_name(place.name + _TEMPORARY)
-    temporary.unlink(missing_ok=True)
-    try:
-        size = write_snapshot(temporary, about, pairs)
-        temporary.rename(place)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync(place.parent)
-    return size
+def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    """Store a snapshot of these pairs, in key order, atomically. Returns its size in bytes. One at a time. Raises
+    OSError, and what `pairs` raises."""
+    path = _path(log, info.offset)
+    path.parent.mkdir(0o700, exist_ok=True)
+    with replacing(path) as file:
+        return write_snapshot(file, info, pairs)
 
 
 def snapshot_content(log: EventLog, offset: int) -> bytes:
@@ -104,41 +299,24 @@ def snapshot_content(log: EventLog, offset: int) -> bytes:
 
 
 def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
-    """Keep the file of a snapshot of this log that somebody else has taken. Raises OSError."""
-    place = _path(log, offset)
-    place.parent.mkdir(0o700, exist_ok=True)
-    temporary = place.with_name(place.name + _TEMPORARY)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    """Store a snapshot file of this log from another process. Raises OSError."""
+    path = _path(log, offset)
+    path.parent.mkdir(0o700, exist_ok=True)
+    with replacing(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(place)
-    _sync(place.parent)
 
 
 def remove_snapshot(log: EventLog, offset: int) -> None:
-    """Delete a snapshot; who has it open reads on. Raises OSError."""
+    """Delete a snapshot; open readers go on. Raises OSError."""
     _path(log, offset).unlink(missing_ok=True)
 
 
 def remove_unfinished(log: EventLog) -> None:
-    """Delete what a dead process left. Raises OSError."""
-    for one in _unfinished(log):
+    """Delete temporary files of a process that died. Raises OSError."""
+    for one in () if log.path is None else (log.path / FOLDER).glob(f"*{UNFINISHED}"):
         one.unlink(missing_ok=True)
-
-
-def _unfinished(log: EventLog) -> Iterator[Path]:
-    return iter(()) if log.path is None else (log.path / FOLDER).glob(f"*{_TEMPORARY}")
 
 
 def _path(log: EventLog, offset: int) -> Path:
     assert log.path is not None, "a log in memory has no snapshots"
     return log.path / FOLDER / f"{offset:020}.snapshot"
-
-
-def _sync(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -1,1 +1,1 @@
-"""Questions about a log, now and at any moment."""
+"""Queries on a log, now and at any point in time; they return views."""

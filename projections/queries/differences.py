@@ -1,98 +1,39 @@
-"""What is different between two moments: topics a page at a time, brokers, settings, and who may do what.
+"""Differences between two points in time: topics a page at a time, brokers, settings and access.
 
-A topic is looked at only if an event between the two speaks of its shard key; of two moments far apart that is found
-by the index of shards, a key at a time, else by reading what lies between. What is the same at both is no difference,
-whatever happened between.
+A page compares the topics that have an event in between. If the two points are far apart, the index of shards finds
+these, one key at a time; else the events in between are read. What is equal at both is no difference, whatever happened
+in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
-from typing import Literal
-
-import msgspec
 
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.past import EVENTS_PER_STRETCH, KEYS_AT_ONCE, MayShow
-from projections.queries.query import LOOKED_AT_MAX, Ends, Query, Questions
-from projections.rows.brokers import BrokerRow, ClusterRow
-from projections.rows.topics import TopicRow
+from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
+from projections.queries.query import SCANNED_MAX, Ends, Query, Questions, everything
+from projections.text.wording import acls_text
+from projections.views import overview_types as types
+from projections.views import to_json
+from projections.views.brokers import BrokerRow
+from projections.views.topics import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
-"""Of a page: how many shard keys it passes, and of how many it looks at the topics, before it ends."""
+"""The most shard keys that a page passes, and the most that it folds."""
 
-Change = Literal["created", "deleted", "recreated", "changed"]
 Pair = tuple[str, str | None, str | None]
-"""A name, and its values before and after; None where there is none."""
-
-
-class TopicDifference(msgspec.Struct, frozen=True):
-    """A topic at both moments; None where there was none."""
-
-    name: str
-    before: TopicRow | None
-    after: TopicRow | None
-
-    @property
-    def change(self) -> Change:
-        """What became of it."""
-        if self.before is None or self.after is None:
-            return "created" if self.before is None else "deleted"
-        return "changed" if self.before.topic_id == self.after.topic_id else "recreated"
-
-    @property
-    def configs(self) -> tuple[Pair, ...]:
-        """Its explicit configs that have other values."""
-        return pairs(
-            () if self.before is None else self.before.configs, () if self.after is None else self.after.configs
-        )
-
-    def partitions_with_other(self, field: Literal["replicas", "leader", "isr"]) -> int:
-        """How many partitions that are there at both moments differ in this."""
-        if self.before is None or self.after is None:
-            return 0
-        both = zip(self.before.partitions, self.after.partitions, strict=False)
-        return sum(getattr(one, field) != getattr(other, field) for one, other in both)
-
-
-class TopicDifferences(msgspec.Struct, frozen=True):
-    """Differences in the order of shard keys; `reached` is the key to go on after, None at the end."""
-
-    topics: tuple[TopicDifference, ...]
-    reached: ShardKey | None
-
-
-class ClusterDifference(msgspec.Struct, frozen=True):
-    """Brokers and settings at both moments; access control entries that came or went; other changes of access and
-    configs between the two, in order. `more`: so many events lie between that not all were looked at."""
-
-    before: ClusterRow
-    after: ClusterRow
-    acls_added: tuple[access.Acl, ...]
-    acls_removed: tuple[access.Acl, ...]
-    others: tuple[Recorded, ...]
-    more: bool
-
-    @property
-    def settings(self) -> tuple[Pair, ...]:
-        """Settings that have other values."""
-        return pairs(self.before.settings, self.after.settings)
-
-    @property
-    def brokers(self) -> tuple[tuple[BrokerRow | None, BrokerRow | None], ...]:
-        """Brokers that are not as they were."""
-        ids = sorted({*self.before.brokers, *self.after.brokers})
-        both = ((self.before.brokers.get(broker_id), self.after.brokers.get(broker_id)) for broker_id in ids)
-        return tuple(one for one in both if one[0] != one[1])
+"""A name, and its values before and after; None if unset."""
+TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
+"""A name, and its topic before and after; None if there is none."""
 
 
 def pairs(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[Pair, ...]:
-    """The names whose values differ, in order."""
+    """The names with different values, in order."""
     old, new = dict(before), dict(after)
     names = sorted(old.keys() | new.keys())
     return tuple((name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
@@ -100,8 +41,9 @@ def pairs(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...
 
 def topic_differences(
     query: Questions, start: Ends, end: Ends, after: str, limit: int, may_show: MayShow
-) -> TopicDifferences:
-    """Up to `limit` topics that differ, in the order of their shard keys, after one of these ("": from the first)."""
+) -> tuple[list[TopicDifference], ShardKey | None]:
+    """Up to `limit` topics that differ, ordered by shard key, after one of these ("" for the first page); and the key
+    after which the next page starts, None at the end."""
     found: list[TopicDifference] = []
     keys = merge(*(_touched(part, low, high, after) for part, low, high in zip(query.parts, start, end, strict=True)))
     reached, some, folded = ShardKey(after), list[ShardKey](), 0
@@ -111,18 +53,17 @@ def topic_differences(
             folded += len(some)
             some.clear()
             if passed == PASSED_MAX or folded == FOLDED_MAX or len(found) >= limit:
-                return TopicDifferences(tuple(found), reached)
+                return found, reached
         if any(is_touched for _, is_touched in together):
             some.append(key)
         reached = key
     found += _of_keys(query, some, start, end, may_show)
-    return TopicDifferences(tuple(found), None)
+    return found, None
 
 
 def _of_keys(
     query: Questions, keys: Sequence[ShardKey], start: Ends, end: Ends, may_show: MayShow
 ) -> Iterator[TopicDifference]:
-    """The differences of topics under some keys, in their order."""
     rows: dict[ShardKey, tuple[TopicRow | None, TopicRow | None]] = {}
     for part, low, high in zip(query.parts, start, end, strict=True):
         here = [key for key in keys if query.of_topic(key) is part]
@@ -134,17 +75,14 @@ def _of_keys(
         if one is None or before == after:
             continue
         if before is None or after is None or before.name == after.name:
-            yield TopicDifference(one.name, before, after)
+            yield one.name, before, after
         else:
-            yield from sorted(
-                (TopicDifference(before.name, before, None), TopicDifference(after.name, None, after)),
-                key=lambda one: one.name,
-            )
+            yield from sorted(((before.name, before, None), (after.name, None, after)), key=lambda one: one[0])
 
 
 def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[ShardKey, bool]]:
-    """Shard keys in order, after one of them, and whether events between two offsets were written under each."""
-    if end - start > LOOKED_AT_MAX:
+    """Shard keys in order, after one of them; true for those that have events between two offsets."""
+    if end - start > SCANNED_MAX:
         keys_here = part.log.shard_keys(after)
         while some := list(islice(keys_here, KEYS_AT_ONCE)):
             while some:
@@ -155,7 +93,7 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
         return
     keys = set()
     for offset, value in part.log.read(start, max(start, end)):
-        if offset % EVENTS_PER_STRETCH == 0:
+        if offset % EVENTS_PER_REST == 0:
             part.rest()
         name = topic_of(offset, value)
         if name is not None and shard_key(name) > after:
@@ -172,32 +110,101 @@ _OTHERS = (
 )
 
 
-def cluster_difference(query: Questions, start: Ends, end: Ends) -> ClusterDifference:
-    """Brokers, settings and access; in the words of the first partition, as everything of the whole cluster."""
+def _cluster(query: Questions, start: Ends, end: Ends) -> types.ClusterDifferenceView:
+    """Brokers, settings and access, by the events of the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
-    offsets = list(islice(part.log.shard_offsets(CLUSTER_SHARD, low, max(low, high)), LOOKED_AT_MAX + 1))
+    offsets = list(islice(part.log.shard_offsets(CLUSTER_SHARD, low, max(low, high)), SCANNED_MAX + 1))
     added: dict[access.Acl, None] = {}
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
-    for count, offset in enumerate(offsets[:LOOKED_AT_MAX], 1):
-        if count % EVENTS_PER_STRETCH == 0:
+    for count, offset in enumerate(offsets[:SCANNED_MAX], 1):
+        if count % EVENTS_PER_REST == 0:
             part.rest()
         record = decode_event(offset, part.log.read_one(offset))
         match record.event:
             case access.AclsCreated():
-                _come_and_go(record.event.acls, added, removed)
+                _add_acls(record.event.acls, added, removed)
             case access.AclsDeleted():
-                _come_and_go(record.event.acls, removed, added)
+                _add_acls(record.event.acls, removed, added)
             case event if isinstance(event, _OTHERS):
                 others.append(record)
-    more = len(offsets) > LOOKED_AT_MAX
-    return ClusterDifference(before, after, tuple(sorted(added)), tuple(sorted(removed)), tuple(others), more)
+    brokers = ((before.brokers.get(key), after.brokers.get(key)) for key in sorted({*before.brokers, *after.brokers}))
+    release = types.ValueView("release", before.release, after.release)
+    return types.ClusterDifferenceView(
+        brokers=tuple(_broker(*both) for both in brokers if both[0] != both[1]),
+        settings=tuple(types.ValueView(*pair) for pair in pairs(before.settings, after.settings)),
+        release=None if release.before == release.after else release,
+        acls_added=tuple(acls_text([acl]) for acl in sorted(added)),
+        acls_removed=tuple(acls_text([acl]) for acl in sorted(removed)),
+        changes=tuple(map(to_json.event, others)),
+        more=len(offsets) > SCANNED_MAX,
+    )
 
 
-def _come_and_go(acls: tuple[access.Acl, ...], here: dict[access.Acl, None], there: dict[access.Acl, None]) -> None:
+def _add_acls(acls: tuple[access.Acl, ...], to: dict[access.Acl, None], opposite: dict[access.Acl, None]) -> None:
     for acl in acls:
-        if acl in there:
-            del there[acl]
+        if acl in opposite:
+            del opposite[acl]
         else:
-            here[acl] = None
+            to[acl] = None
+
+
+def difference(
+    query: Questions,
+    since: str,
+    until: str | None,
+    after: str | None,
+    limit: int,
+    may_show: MayShow = everything,
+    *,
+    with_cluster: bool = True,
+    place: Callable[[str], str] = str,
+) -> types.DifferenceView:
+    """A page of the differences between two points in time (`until` None: now). `place` encodes the shard key after
+    which the next page starts. Raises BadMoment."""
+    start, end = query.end(since), query.end(until)
+    topics, reached = topic_differences(query, start, end, after or "", limit, may_show)
+    cluster = _cluster(query, start, end) if with_cluster and after is None else None
+    cursor = None if reached is None else place(reached)
+    return types.DifferenceView(
+        tuple(_topic(*one) for one in topics), cluster, cursor, query.as_of(start), query.as_of(end)
+    )
+
+
+def change_of(before: TopicRow | None, after: TopicRow | None) -> types.TopicChange:
+    """The kind of a difference."""
+    if before is None or after is None:
+        return "created" if before is None else "deleted"
+    return "changed" if before.topic_id == after.topic_id else "recreated"
+
+
+def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> types.TopicDifferenceView:
+    old, new = () if before is None else before.partitions, () if after is None else after.partitions
+    both = list(zip(old, new, strict=False))
+    configs = pairs(() if before is None else before.configs, () if after is None else after.configs)
+    return types.TopicDifferenceView(
+        name=name,
+        change=change_of(before, after),
+        partitions_before=len(old) or None,
+        partitions_after=len(new) or None,
+        configs=tuple(types.ValueView(*pair) for pair in configs),
+        other_replicas=sum(one.replicas != other.replicas for one, other in both),
+        other_leaders=sum(one.leader != other.leader for one, other in both),
+        other_isr=sum(one.isr != other.isr for one, other in both),
+    )
+
+
+def _broker(before: BrokerRow | None, after: BrokerRow | None) -> types.BrokerDifferenceView:
+    known = after or before
+    assert known is not None, "a broker that differs exists at one of the two"
+    reason = "" if after is None else after.reason
+    return types.BrokerDifferenceView(
+        broker_id=known.broker_id, before=_state(before), after=_state(after), reason=reason
+    )
+
+
+def _state(row: BrokerRow | None) -> str | None:
+    if row is None:
+        return None
+    return ("fenced" if row.fenced else "live") + (", cordoned" if row.cordoned else "")

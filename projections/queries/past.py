@@ -1,19 +1,23 @@
-"""What was, of one log: topics, brokers and settings at any moment, from the nearest snapshot before it and the events
-between the two.
+"""Topics, brokers and settings of one log at any point in time: the nearest snapshot before it, and the events since.
 
-Method. A snapshot (`events.logs.snapshots`) has the topics of its moment in the order of their shard keys, and so does
-a page of a list: it reads the blocks that it needs, finds the later events of those keys in the index of shards, in one
-go for some hundred of them, and folds them. So a page costs its own topics and what happened to them since the
-snapshot, however many events and topics there are. Which keys had no topic then and may have one now the index of
-births says (`projections.store.births`); where the log is older than that, all keys are looked at. Without a snapshot
-all is folded from the first event on, by the same steps. Who lists all topics, in long pages, has the later events
-read once for all pages (`projections.queries.tail`).
+Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
+page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
+keys at once, and folds them. So a page costs its own topics and what happened to them since the snapshot, whatever the
+size of the log. The creation index (`projections.store.topic_indexes`) names the keys that may have got a topic since.
+Without a snapshot the same steps begin at the first event.
 
-What it does not do: take snapshots, and have anybody wait for anybody.
+Tail. Listing all topics through the index would read every later event in a block of its own. Reading them in their
+order takes a fifth of that, once: long pages that continue a list do so (`Tails.of`) and keep the bytes. A log keeps
+one tail, until its list ends or other lists have asked for long pages for a while. It takes the bytes of the events,
+at most `TAIL_BYTES` for each name or event of a page, and about 100 bytes a key. The garbage collector tracks nothing
+in it event by event.
+
+What it does not do: it takes no snapshots and no locks.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, count, groupby, islice
@@ -23,57 +27,55 @@ import msgspec
 
 from controller.machine.state import Topic
 from events.catalog import Recorded
-from events.codec import decode_event
+from events.codec import decode_event, topic_of
 from events.logs.log import EventLog
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot
+from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
-from projections.queries.tail import Tail, Tails
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import NO_PAST, TopicPast, TopicRow, fold_topics
-from projections.store.births import born
+from projections.store.topic_indexes import created_keys
+from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
 
-EVENTS_PER_STRETCH = 250
-"""How many events are read between two rests."""
+EVENTS_PER_REST = 250
+"""Events to read between two pauses."""
 KEYS_AT_ONCE = 250
-"""Of how many keys the later events are found in one go."""
+"""Keys whose later events are looked up at once."""
 LONG_PAGE = 500
-"""Who goes on with a list in pages of so many topics lists all of them."""
-LOOKED_AT_PER_REST = 1000
-"""Of names and events, of a list: some milliseconds. The interpreter is handed on in between as others want it."""
+"""A caller that continues a list in pages of so many topics is assumed to list all of them."""
+SCANNED_PER_REST = 1000
+"""Names and events of a list between two pauses: some milliseconds."""
 TAIL_BYTES = 4096
-"""So much memory may be taken for each name or event that a page looks at: 80 MB for that of the only log."""
+"""The memory of a tail for each name or event that a page may scan: 80 MB for a single log."""
 MayShow = Callable[[str], bool]
-"""Whether a topic of a name is shown."""
+"""Whether the caller may see a topic of this name."""
 _T = TypeVar("_T")
 _Candidate = tuple[ShardKey, TopicRow | None]
-"""A key, and the topic that it had in the snapshot."""
+"""A key, and its topic in the snapshot."""
 
 
 class TopicPage(msgspec.Struct, frozen=True):
-    """Topics in the order of their shard keys; `reached` is the key to go on after, None at the end."""
+    """Topics ordered by shard key; the next page starts after the key `reached`, None at the end."""
 
     rows: tuple[TopicRow, ...]
     reached: ShardKey | None
 
 
 class Past:
-    """The past of one log. `rest` is called between stretches of work, and may raise to end it."""
+    """The past of one log. `rest` is called now and then during a query, and may raise to end it."""
 
     def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
         self._log = log
         self._rest = rest
         self._tails = Tails(log, rest)
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
-        self._births: Snapshot | None = None
+        self._archived: Snapshot | None = None
 
     def topic(self, name: str, end: int) -> TopicRow | None:
-        """The topic of this name as it was."""
+        """The topic of this name."""
         return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
 
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
-        """The topics under some shard keys as they were; None where there was none, or it is not shown."""
+        """The topics under some shard keys; None if there is none, or the caller may not see it."""
 
         def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
             there = [(key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys]
@@ -81,42 +83,41 @@ class Past:
 
         return self._from_nearest(end, rows)
 
-    def birth(self, topic: Topic) -> TopicRow | None:
-        """The row, as it was, of a topic whose creation is in the archive: a snapshot has what its events say."""
-        snapshot, start = self._births, self._log.start_offset
+    def archived_creation(self, topic: Topic) -> TopicRow | None:
+        """The row of a topic whose creation events are in the archive, from a snapshot; it may be an older row."""
+        snapshot, start = self._archived, self._log.start_offset
         if snapshot is None or snapshot.offset < start:
-            self._births = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
+            self._archived = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
         with suppress(SnapshotDamaged, msgspec.DecodeError, OSError):
             row = None if snapshot is None else snapshot_topic(snapshot, shard_key(topic.name))
             return row if row is not None and row.created_offset == topic.created_offset else None
         return None
 
-    def topics(self, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int) -> TopicPage:
-        """Up to `limit` topics as they were, in the order of their shard keys, after one of these ("": from the first).
+    def topics(self, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int) -> TopicPage:
+        """Up to `limit` topics ordered by shard key, after one of these ("" for the first page).
 
-        `may_show` is given each name before it is folded. A page ends early once it has looked at `looked_at_max` names
-        and events.
+        A topic is folded only if `may_show` allows its name. A page ends early after `scanned_max` names and events.
         """
         return self._from_nearest(
-            end, lambda snapshot: self._topics(snapshot, end, after, limit, may_show, looked_at_max)
+            end, lambda snapshot: self._topics(snapshot, end, after, limit, may_show, scanned_max)
         )
 
     def cluster(self, end: int) -> ClusterRow:
-        """Brokers and settings as they were."""
+        """Brokers and settings."""
         return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
-        """The events at some offsets, with rests."""
+        """The events at some offsets; pauses now and then."""
         left = iter(offsets)
-        while some := list(islice(left, EVENTS_PER_STRETCH)):
+        while some := list(islice(left, EVENTS_PER_REST)):
             yield from map(decode_event, some, self._log.read_many(some))
-            if len(some) == EVENTS_PER_STRETCH:
+            if len(some) == EVENTS_PER_REST:
                 self._rest()
 
     # --- inside
 
     def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
-        """What comes of work that begins at the nearest snapshot; at the one before where that turns out damaged."""
+        """The result of `work` from the nearest snapshot, or from the one before if that is damaged."""
         at_most = end
         while (snapshot := nearest_snapshot(self._log, at_most)) is not None:
             with snapshot:
@@ -131,31 +132,31 @@ class Past:
 
     def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
         events = self.decoded(self._log.shard_offsets(shard_key(name), start, end))
-        return fold_topics(past, (record for record in events if _topic_of(record) == name))
+        return fold_topics(past, (record for record in events if topic_of_record(record) == name))
 
     def _topics(
-        self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, looked_at_max: int
+        self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int
     ) -> TopicPage:
         rows: list[TopicRow] = []
-        looked_at, rest_at, goes_on = 0, LOOKED_AT_PER_REST, after != "" and limit >= LONG_PAGE
-        tail = self._tails.of(_start(snapshot), end, looked_at_max * TAIL_BYTES, goes_on=goes_on)
+        scanned, rest_at, goes_on = 0, SCANNED_PER_REST, after != "" and limit >= LONG_PAGE
+        tail = self._tails.of(_start(snapshot), end, scanned_max * TAIL_BYTES, goes_on=goes_on)
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
-            looked_at += 1 + events
+            scanned += 1 + events
             if row is not None and len(rows) == limit:
                 return TopicPage(tuple(rows), shard_key(rows[-1].name))
             rows += () if row is None else (row,)
-            if looked_at >= looked_at_max:
+            if scanned >= scanned_max:
                 return TopicPage(tuple(rows), key)
-            if looked_at >= rest_at:
-                rest_at = looked_at + LOOKED_AT_PER_REST
+            if scanned >= rest_at:
+                rest_at = scanned + SCANNED_PER_REST
                 self._rest()
-        self._tails.let_go(tail)
+        self._tails.end(tail)
         return TopicPage(tuple(rows), None)
 
     def _each(
         self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow, tail: Tail | None
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        """The keys that may have had a topic, each with it, if it is shown, and how many events were folded for it."""
+        """The keys that may have a topic, each with its visible topic and the number of events that were folded."""
         candidates = self._candidates(snapshot, end, after)
         if tail is not None:
             for key, topic in candidates:
@@ -195,16 +196,16 @@ class Past:
                 yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        later = born(self._log, _start(snapshot), end, after)
-        next_born = next(later, None)
+        later = created_keys(self._log, _start(snapshot), end, after)
+        next_created = next(later, None)
         for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
-            while next_born is not None and next_born <= key:
-                if next_born != key:
-                    yield next_born, None
-                next_born = next(later, None)
+            while next_created is not None and next_created <= key:
+                if next_created != key:
+                    yield next_created, None
+                next_created = next(later, None)
             yield key, row
-        if next_born is not None:
-            yield next_born, None
+        if next_created is not None:
+            yield next_created, None
             yield from ((key, None) for key in later)
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
@@ -216,7 +217,7 @@ class Past:
             if stored is not None:
                 start, row = snapshot.offset, stored
         for record in self.decoded(self._log.shard_offsets(CLUSTER_SHARD, start, end)):
-            if _topic_of(record) is None:  # requests for a topic without a name have the same key
+            if topic_of_record(record) is None:  # requests for a topic with an empty name have the same key
                 row = fold_cluster(row, record)
         if end >= self._cluster[0]:
             self._cluster = (end, row)
@@ -238,7 +239,7 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 
 
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
-    """What a key's topic in the snapshot and its later events come to, if it is shown."""
+    """The visible topic of a key: that of the snapshot after its later events."""
     if not events:
         return topic if topic is not None and may_show(topic.name) else None
     pasts: dict[str, TopicPast] = {}
@@ -247,7 +248,7 @@ def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MaySho
         pasts[topic.name] = TopicPast(topic)
     elif topic is not None:
         hidden.add(topic.name)
-    for name, together in groupby(events, _topic_of):
+    for name, together in groupby(events, topic_of_record):
         if name is not None and name not in hidden and (name in pasts or may_show(name)):
             pasts[name] = fold_topics(pasts.get(name, NO_PAST), together)
         else:
@@ -255,5 +256,86 @@ def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MaySho
     return next((past.row for past in pasts.values() if past.row is not None), None)
 
 
-def _topic_of(record: Recorded) -> str | None:
+def topic_of_record(record: Recorded) -> str | None:
+    """The topic name of an event, if it has one."""
     return getattr(record.event, "topic", None)
+
+
+TAIL_EVENTS_PER_REST = 4000
+"""Events to read into a tail between two pauses: some milliseconds."""
+LEFT_AFTER_PAGES = 20
+"""After so many long pages of other points in time the reader of a tail is assumed to be gone."""
+
+
+class Tail:
+    """The events from `start` until before `end`, by shard key."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self.is_whole = False
+        """False if the events exceed the limit; then it is kept only to prevent another attempt."""
+        self.passed_by = 0
+        """Long pages of other points in time since this tail was used."""
+        self._values = bytearray()
+        self._ends = array("q", (0,))
+        self._before = array("q")
+        """For each event the number of the previous one under the same key; -1 if there is none."""
+        self._last: dict[ShardKey, int] = {}
+
+    def read(self, log: EventLog, bytes_max: int, rest: Callable[[], None]) -> None:
+        """Read the events. Raises LogError, EventDecodeError, and the errors of `rest`."""
+        last, values = self._last, self._values
+        for number, (offset, value) in enumerate(log.read(self.start, self.end)):
+            key = shard_key(topic_of(offset, value) or "")
+            self._before.append(last.get(key, -1))
+            last[key] = number
+            values += value
+            self._ends.append(len(values))
+            if len(values) > bytes_max:
+                self._values, self._last = bytearray(), {}
+                return
+            if number % TAIL_EVENTS_PER_REST == 0:
+                rest()
+        self.is_whole = True
+
+    def events(self, key: ShardKey) -> list[Recorded]:
+        """The events under a shard key, in order. Raises EventDecodeError."""
+        found = []
+        number = self._last.get(key, -1)
+        while number >= 0:
+            value = bytes(self._values[self._ends[number] : self._ends[number + 1]])
+            found.append(decode_event(self.start + number, value))
+            number = self._before[number]
+        found.reverse()
+        return found
+
+
+class Tails:
+    """Keeps one tail of a log. Any thread may use it; a kept tail does not change."""
+
+    def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
+        self._log = log
+        self._rest = rest
+        self._kept: Tail | None = None
+
+    def of(self, start: int, end: int, bytes_max: int, *, goes_on: bool) -> Tail | None:
+        """The kept tail, if it has this range. Otherwise a long page that continues a list replaces it, unless another
+        list uses it. None if there is no such tail."""
+        kept = self._kept
+        if kept is not None and (kept.start, kept.end) == (start, end):
+            kept.passed_by = 0
+        elif not goes_on:
+            return None
+        elif kept is not None and kept.passed_by < LEFT_AFTER_PAGES:
+            kept.passed_by += 1
+            return None
+        else:
+            kept = Tail(start, end)
+            kept.read(self._log, bytes_max, self._rest)
+            self._kept = kept
+        return kept if kept.is_whole else None
+
+    def end(self, tail: Tail | None) -> None:
+        """Drop the tail of a list that has ended."""
+        if tail is not None and self._kept is tail:
+            self._kept = None

@@ -1,6 +1,6 @@
-"""Proofs from a log, or from one of several partitions: heads, events with their paths, and whole stretches of it.
+"""Merkle proofs of a log or a partition: tree heads, events with audit paths, and leaves.
 
-All of it rests on durable events and reads the log alone, so it may run in any thread.
+They read only durable events of the log, so they may run in any thread.
 """
 
 from __future__ import annotations
@@ -12,32 +12,30 @@ import msgspec
 from msgspec import Meta
 
 from events.catalog import HeadSigned, Recorded
-from events.codec import decode_event
-from events.hiding import without_secrets
+from events.codec import decode_event, without_secrets
 from events.logs import merkle
-from events.logs.heads import Head, log_name
-from events.logs.proofs import Proof, ProvedEvent
+from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.listing import BadPlace, listing
 from projections.queries.query import NotThere, Query, Questions
 from projections.store.tree import TreeReader
 
 LEAVES_MAX = 1000
-HEADS_LOOKED_THROUGH = 100_000
-"""Events of the whole cluster among which a signed head is looked for."""
+HEADS_SCANNED_MAX = 100_000
+"""The most cluster events to scan for a signed tree head."""
 
 Sign = Callable[[Head], Head]
-"""Signs a head, where there is a key to sign with."""
+"""Signs a tree head if there is a key."""
 
 
 def unsigned(head: Head) -> Head:
-    """The head as it is."""
+    """Return the head without a signature."""
     return head
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to prove: one at an offset, or those of a topic or of a request from an offset on; of which
-    partition, where the log has several; and for how many events the head is to be, None for all that there are."""
+class ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The events to prove: the one at `offset`, or those of a topic or request from `start` on. `size` is the number of
+    events that the tree head covers, None for all."""
 
     offset: int | None = None
     topic: str | None = None
@@ -49,79 +47,79 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """The same in words."""
+        """A description for messages."""
         if self.topic is not None:
             return f"topic {self.topic}"
         return f"request {self.request_id}" if self.request_id is not None else f"offset {self.offset}"
 
 
 class Consistency(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A head of a log, and the hashes that prove an older one to be a beginning of it (RFC 9162, 2.1.4)."""
+    """A tree head, and the proof that an older one covers a prefix of its events (RFC 9162, 2.1.4)."""
 
     head: Head
     consistency: tuple[bytes, ...] | None = None
 
 
 class Leaf(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The canonical bytes of an event; where it holds a secret, their hash alone."""
+    """The canonical bytes of an event, or only their hash if it holds a secret."""
 
     value: bytes = b""
     leaf: Annotated[bytes, Meta(max_length=merkle.HASH_BYTES)] = b""
 
     @property
     def hash(self) -> bytes:
-        """The hash of the event."""
         return self.leaf or merkle.leaf_hash(self.value)
 
 
 class Leaves(msgspec.Struct, frozen=True):
-    """Events of a log in order; `next_offset` is where to go on, None at its durable end."""
+    """Events of a log in order; `next_offset` is the start of the next page, None at the durable end."""
 
     leaves: tuple[Leaf, ...]
     next_offset: int | None
 
 
 def part_of(query: Questions, partition: int | None, topic: str | None = None) -> Query:
-    """The log that is meant: the only one, that of a topic, or a partition. Raises BadPlace."""
+    """The log to prove from: the only one, that of a topic, or a partition. Raises BadPlace."""
     parts = listing(query, topic, None, partition).parts
     if len(parts) > 1:
-        raise BadPlace(f"partition: each has a head of its own: give one, 0 to {len(parts) - 1}")
+        raise BadPlace(f"partition: each partition has its own tree: name one, 0 to {len(parts) - 1}")
     return parts[0]
 
 
 def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
-    """The head of a log over its durable events, or over the first `size`. Raises BadPlace, TreeBehind, LogError."""
+    """The tree head over the durable events, or over the first `size`. Raises BadPlace, TreeBehind, LogError."""
     reader = TreeReader(part.log)
-    size = _size(size, reader.end)
+    size = _checked_size(size, reader.end)
     return Head(log=_name(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
 
 
 def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned) -> Consistency:
-    """The head of a log, and that it goes on from its first `since` events. Raises BadPlace, TreeBehind, LogError."""
+    """The tree head, with a proof of consistency with the first `since` events. Raises BadPlace, TreeBehind,
+    LogError."""
     head = sign(head_of(part, at_ms))
     if since is None:
         return Consistency(head)
-    return Consistency(head, tuple(TreeReader(part.log).consistency(_size(since, head.size), head.size)))
+    return Consistency(head, tuple(TreeReader(part.log).consistency(_checked_size(since, head.size), head.size)))
 
 
 def last_signed(part: Query, past: int) -> Head | None:
-    """The first head that was signed of this log when it had more than `past` events; None without one."""
+    """The first signed tree head over more than `past` events; None without one."""
     for count, offset in enumerate(part.log.shard_offsets(CLUSTER_SHARD, past + 1, part.end())):
         event = decode_event(offset, part.log.read_one(offset)).event
         if isinstance(event, HeadSigned) and event.size > past:
-            return kept_head(part, event)
-        if count >= HEADS_LOOKED_THROUGH:
+            return signed_head_in(part, event)
+        if count >= HEADS_SCANNED_MAX:
             break
     return None
 
 
-def kept_head(part: Query, event: HeadSigned) -> Head:
-    """The head that an event says was signed."""
+def signed_head_in(part: Query, event: HeadSigned) -> Head:
+    """The tree head of an event of this log."""
     return signed_head(_name(part), event)
 
 
 def signed_head(log: str, event: HeadSigned) -> Head:
-    """The same, of the log of that name."""
+    """The tree head of an event of the log with this name."""
     return Head(
         log=log,
         size=event.size,
@@ -132,32 +130,32 @@ def signed_head(log: str, event: HeadSigned) -> Head:
     )
 
 
-def prove(query: Questions, wanted: Wanted, head_for: Callable[[Query, int], Head]) -> Proof:
-    """The proof of the events that are wanted. `head_for` gives the head of a log that is to be over the event at an
-    offset, where `wanted` names no size. Raises NotThere, BadPlace, TreeBehind, LogError."""
+def prove(query: Questions, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
+    """Prove the requested events. Without a size, `head_for` returns a tree head that covers the event at an offset.
+    Raises NotThere, BadPlace, TreeBehind, LogError."""
     part = part_of(query, wanted.partition, wanted.topic)
     records, following = _records(part, wanted)
     if not records:
-        raise NotThere(f"no event of {wanted.about} is there, from offset {wanted.start} on")
+        raise NotThere(f"there is no event of {wanted.about} from offset {wanted.start} on")
     head = head_for(part, records[-1].offset) if wanted.size is None else head_of(part, records[-1].at_ms, wanted.size)
     if records[-1].offset >= head.size:
-        raise BadPlace(f"size: event {records[-1].offset} came after the first {head.size}")
+        raise BadPlace(f"size: event {records[-1].offset} is not among the first {head.size} events")
     reader = TreeReader(part.log)
     events = tuple(_proved(part, reader, record, head.size) for record in records)
     return Proof(about=wanted.about, head=head, events=events, next_offset=following)
 
 
 def leaves(part: Query, start: int, limit: int) -> Leaves:
-    """Up to `limit` events of a log from an offset on; fewer where they are large. Raises LogError."""
+    """Up to `limit` events from an offset on; fewer if they are large. Raises LogError."""
     page = part.events(start, min(limit, LEAVES_MAX), part.end())
     return Leaves(tuple(_leaf(part, record) for record in page.records), page.next_offset)
 
 
-def _records(part: Query, wanted: Wanted) -> tuple[Sequence[Recorded], int | None]:
+def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int | None]:
     end = part.end()
     if wanted.offset is not None:
         if wanted.offset >= end:
-            raise NotThere(f"no event is at offset {wanted.offset}: the log ends at {end}")
+            raise NotThere(f"there is no event at offset {wanted.offset}: the log ends at {end}")
         return (decode_event(wanted.offset, part.log.read_one(wanted.offset)),), None
     page = part.events(wanted.start, wanted.limit, end, topic=wanted.topic, request_id=wanted.request_id)
     return page.records, page.next_offset
@@ -175,9 +173,9 @@ def _leaf(part: Query, record: Recorded) -> Leaf:
     return Leaf(value) if without_secrets(record.event) is record.event else Leaf(leaf=merkle.leaf_hash(value))
 
 
-def _size(size: int | None, end: int) -> int:
+def _checked_size(size: int | None, end: int) -> int:
     if size is not None and not 0 <= size <= end:
-        raise BadPlace(f"size: the log has {end} events and not {size}: it was cut, or it is another one")
+        raise BadPlace(f"size: the log has {end} events, not {size}: it was truncated, or it is another log")
     return end if size is None else size
 
 

@@ -1,16 +1,16 @@
-"""Questions about a log, or several: what is, what was at any offset or time, and which events made it so.
+"""Queries on one log or several: the current state, the state at any offset or time, and the events behind it.
 
-Everything here rests on durable events alone: an answer is never taken back by a power cut. A moment is given as `end`,
-the offset after the last event that counts (`Query.end` turns an offset or a time into one).
+Queries read durable events only: a power cut cannot revoke a response. A point in time is given as `end`, the offset
+after the last event that counts (`Query.end` converts an offset or a time).
 
-Method. What is now comes from the state that commits with the events, what was from the nearest snapshot before and the
-events of the topics in question since (`projections.queries.past`). A page of a list looks at so much and no more;
-where it has looked at that, it ends, and the next one goes on there.
+Method. Current state comes from the store, past state from the nearest snapshot and the later events of the topics in
+question (`projections.queries.past`). A page of a list does a limited amount of work, then ends; the next page
+continues there.
 
-Threads. `newest`, `newest_from` and `newest_named` read the live store and belong to the thread that writes it; all
-else reads only the log, may run in other threads, and takes short rests so that it does not hold up the writing thread.
+Threads. `newest`, `newest_from` and `newest_named` read the live store, on the writing thread. Everything else reads
+only the log, in any thread, and pauses now and then so that it does not hold up the writing thread.
 
-What it does not do: it writes nothing, keeps no index of its own, and reads no clock.
+What it does not do: it writes nothing, has no index of its own, and reads no clock.
 """
 
 from __future__ import annotations
@@ -25,157 +25,149 @@ from itertools import chain
 import msgspec
 
 from controller.machine.state import Topic
-from events.catalog import Recorded, TopicCreated, TopicDiscovered
+from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
-from projections.queries.past import MayShow, Past, TopicPage
+from projections.queries.past import MayShow, Past, TopicPage, topic_of_record
 from projections.queries.snapshot_rows import Pair, with_rows
-from projections.rows.brokers import ClusterRow
-from projections.rows.requests import RequestRow, request_row
-from projections.rows.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
+from projections.store.topic_indexes import CREATION_KINDS
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.views.brokers import ClusterRow
+from projections.views.json_types import AsOfView
+from projections.views.requests import RequestRow, request_row
+from projections.views.to_json import as_of
+from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
 
 REST_S = 0.0002
-"""Long enough for the writing thread to take the interpreter."""
+"""Long enough for the writing thread to get the interpreter."""
 PARTITIONS_PER_SLICE = 2000
-"""About how many partitions are taken from the live store at once."""
+"""The approximate number of partitions that are read from the live store at once."""
 BYTES_PER_PAGE = 4 << 20
-"""A page of events ends with the one that makes it so large."""
-LOOKED_AT_MAX = 20_000
-"""Of names and events: how much a page of a list of the past looks at before it ends, some tenths of a second."""
+"""The size at which a page of events ends."""
+SCANNED_MAX = 20_000
+"""A page of a list of the past ends after so many names and events: some tenths of a second."""
 
 
 def everything(name: str) -> bool:
-    """Shows every topic."""
+    """Allows all topics."""
     return True
 
 
 given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
-"""Set once nobody waits any more for the query that is at work in this context."""
+"""Set when the caller of this context's query no longer waits."""
 
 Ends = tuple[int, ...]
-"""For each log the offset after the last event that counts."""
+"""For each log the offset after its last event that counts."""
 
 
 class NotThere(LookupError):
-    """The topic or request does not exist; the message says since or until when, where that is known."""
+    """The topic or request does not exist; the message says since or until when, if known."""
 
 
 class NoTopic(NotThere):
-    """There is no topic of a name at a moment. `gone` is the offset of the event that ended the last one of that name
-    before, `born` of the one that made the next; None where there is none."""
+    """There is no topic of this name at this point in time. `deleted_at` is the offset at which the previous one was
+    deleted, `created_at` the one at which the next was created; None if there is none."""
 
-    def __init__(self, message: str, *, gone: int | None = None, born: int | None = None) -> None:
+    def __init__(self, message: str, *, deleted_at: int | None = None, created_at: int | None = None) -> None:
         super().__init__(message)
-        self.gone = gone
-        self.born = born
+        self.deleted_at = deleted_at
+        self.created_at = created_at
 
 
 class QueryClosed(RuntimeError):
-    """The query was closed, or given up, while it was at work."""
-
-
-class AsOf(msgspec.Struct, frozen=True):
-    """The moment that an answer shows: the newest event that it counts, -1 and None before the first."""
-
-    offset: int
-    at_ms: int | None
-    ends: tuple[int, ...] = ()
-    """Where the log has partitions and the answer shows all of them: the offset after the last event of each."""
-    partition: int | None = None
-    """The partition whose offset this is; None in a log without partitions."""
+    """The query was closed, or its caller gave up, while it ran."""
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Events in order; `next_offset` is where to go on, None when these were the last that there are."""
+    """Events in order; `next_offset` is the start of the next page, None at the end."""
 
     records: tuple[Recorded, ...]
     next_offset: int | None
 
 
 class Query:
-    """Answers about one log. `store` gives its live state, which is another one after the log was recovered;
-    `partition` is the log's number where it is one of several."""
+    """Queries on one log. `store` returns the live store, which is replaced when the log is recovered. `partition` is
+    the number of the log if it is one of several."""
 
     def __init__(self, log: EventLog, store: Callable[[], TopicStore], partition: int | None = None) -> None:
         self.log = log
         self.partition = partition
         self.live = store
-        """Gives the live store, on the thread that writes."""
+        """Returns the live store, on the writing thread."""
         self._closed = threading.Event()
         self._past = Past(log, self.rest)
 
     def close(self) -> None:
-        """Let what is at work in other threads end with QueryClosed."""
+        """Make running queries raise QueryClosed."""
         self._closed.set()
 
-    # --- moments
+    # --- points in time
 
     def end(self, at: str | None = None) -> int:
-        """The end of the state at a moment (see `projections.queries.moments`; None is now). Raises BadMoment."""
+        """The end of the state at a point in time (see `projections.text.moments`; None: now). Raises BadMoment."""
         return self.log.durable_offset if at is None else end_at(self.log, parse_moment(at))
 
-    def as_of(self, end: int) -> AsOf:
-        """What to say of the moment that an answer shows."""
-        return AsOf(end - 1, time_at(self.log, end), partition=self.partition)
+    def as_of(self, end: int) -> AsOfView:
+        """The view of a point in time."""
+        return as_of(end - 1, time_at(self.log, end), partition=self.partition)
 
-    # --- now, on the thread that writes
+    # --- now, on the writing thread
 
     def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
-        """The topics as they are now, in the order of their shard keys, after one of them."""
+        """The current topics ordered by shard key, after one of these."""
         return self.live().durable_from(after)
 
     def newest_named(self, name: str) -> Topic | None:
-        """The topic of this name as it is now."""
+        """The current topic of this name."""
         return self.live().durable_named(name)
 
     def row(self, topic: Topic) -> TopicRow:
-        """The row of a topic as it is now."""
+        """The row of a current topic."""
         created = topic.created_offset
         if created < self.log.start_offset:
-            born = self._past.birth(topic)
-            if born is not None:
-                same = {"created_by": born.created_by, "verdict": born.verdict, "placed_on": born.placed_on}
+            known = self._past.archived_creation(topic)
+            if known is not None:
+                same = {"created_by": known.created_by, "verdict": known.verdict, "placed_on": known.placed_on}
                 return msgspec.structs.replace(bare_row(topic), **same)
         offsets = range(max(0, created - 1), created + 1)
         *before, made = map(decode_event, offsets, self.log.read_many(offsets))
         return topic_row(topic, made, before[0] if before else None)
 
-    # --- then
+    # --- at a point in time
 
     def topic_at(self, name: str, end: int) -> TopicRow:
-        """The topic of this name as it was. Raises NoTopic."""
+        """The topic of this name. Raises NoTopic."""
         row = self._past.topic(name, end)
         if row is None:
             raise self._no_topic(name, end)
         return row
 
     def topics_under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
-        """The topics under some shard keys as they were: see `Past.under`."""
+        """The topics under some shard keys: see `Past.under`."""
         return self._past.under(keys, end, may_show)
 
     def topics_at(
-        self, end: int, after: str, limit: int, may_show: MayShow = everything, looked_at_max: int = LOOKED_AT_MAX
+        self, end: int, after: str, limit: int, may_show: MayShow = everything, scanned_max: int = SCANNED_MAX
     ) -> TopicPage:
-        """A page of the topics as they were: see `Past.topics`."""
-        return self._past.topics(end, after, limit, may_show, looked_at_max)
+        """A page of the topics: see `Past.topics`."""
+        return self._past.topics(end, after, limit, may_show, scanned_max)
 
     def cluster_at(self, end: int) -> ClusterRow:
-        """Brokers and settings as they were."""
+        """Brokers and settings."""
         return self._past.cluster(end)
 
     def snapshot_pairs(self, end: int, state: Iterable[Pair]) -> Iterator[Pair]:
-        """The state keys at a moment, with what the questions that begin at a snapshot of it need beside them."""
+        """The contents of a snapshot: the state keys, and the creation records and cluster row that queries need."""
         cluster, previous = self.cluster_at(end), nearest_snapshot(self.log, end - 1)
         with nullcontext() if previous is None else previous:
             yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
-        """The brokers that were live."""
+        """The live brokers."""
         return self.cluster_at(end).live
 
     # --- events
@@ -183,15 +175,15 @@ class Query:
     def events(
         self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
     ) -> EventPage:
-        """Up to `limit` events from an offset on and before `end`: all, or those of a topic, of a request, or of both;
-        fewer where they are large.
+        """Up to `limit` events from `start` until before `end`: all, or those of a topic, a request, or both; fewer if
+        they are large.
 
-        A cluster that was taken over counts as a request here: nobody requested what was there, so it is in no
-        request's index, but it is the beginning of the log.
+        The adoption of an existing cluster counts as a request here. The request index does not have it, because no
+        client sent it, but the log begins with it.
         """
         if request_id is not None:
             found = self._of_request(request_id, start, end)
-            records: Iterator[Recorded] = (one for one in found if topic is None or _topic_of(one) == topic)
+            records: Iterator[Recorded] = (one for one in found if topic is None or topic_of_record(one) == topic)
         elif topic is not None:
             records = self.topic_events(topic, start, end)
         else:
@@ -206,14 +198,14 @@ class Query:
         return EventPage(tuple(page), None)
 
     def size_of(self, record: Recorded) -> int:
-        """How many bytes an event takes in the log."""
+        """The size of an event in the log, in bytes."""
         return len(self.log.read_one(record.offset))
 
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
-        """The events of a name in order, of all topics that ever had it, and of requests that were refused."""
+        """The events of all topics that ever had this name, and of refused requests, in order."""
         stop = self.end() if end is None else end
         for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
-            if _topic_of(record) == name:
+            if topic_of_record(record) == name:
                 yield record
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
@@ -222,25 +214,26 @@ class Query:
         return self._past.decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
-        """The events that concern every topic, in order: brokers and settings."""
+        """The events of brokers and settings in order."""
         return self._of_cluster(0, self.end() if end is None else end)
 
     # --- inside
 
     def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
-        """Events of brokers and settings. Requests for a topic without a name have the same key, and are left out."""
+        """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
+        skipped."""
         records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
-        return (record for record in records if _topic_of(record) is None)
+        return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         indexed = self.request_events(request_id)
         first = next(indexed, None)
         if first is None:
-            return self._taken_over(request_id, start, end)
+            return self._adoption(request_id, start, end)
         return (one for one in chain((first,), indexed) if start <= one.offset < end)
 
-    def _taken_over(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
-        """What the log begins with, if that is what this request led to: one commit."""
+    def _adoption(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
+        """The first commit of the log, if it has this id."""
         first = next(self._past.decoded(range(min(end, 1))), None)
         if first is None or first.cause.request_id != request_id:
             return
@@ -254,7 +247,7 @@ class Query:
             raise QueryClosed("the service is stopping")
         gone = given_up.get()
         if gone is not None and gone.is_set():
-            raise QueryClosed("nobody waits for the answer any more")
+            raise QueryClosed("the caller no longer waits for the response")
 
     def _no_topic(self, name: str, end: int) -> NoTopic:
         past = NO_PAST
@@ -264,29 +257,24 @@ class Query:
         if past.deletion is not None:
             gone = past.deletion
             whys.append(f"it was deleted at offset {gone.offset} ({iso(gone.at_ms)}) by {gone.principal}")
-        born = next(
-            (one for one in self.topic_events(name, end) if isinstance(one.event, TopicCreated | TopicDiscovered)), None
-        )
-        if born is not None:
+        later = self.topic_events(name, end)
+        created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
+        if created is not None:
             again = "again " if whys else ""
-            whys.append(f"it was created {again}at offset {born.offset} ({iso(born.at_ms)})")
+            whys.append(f"it was created {again}at offset {created.offset} ({iso(created.at_ms)})")
         if not whys:
             return NoTopic(f"no topic {name!r} was ever created")
-        gone_at = None if past.deletion is None else past.deletion.offset
+        deleted_at = None if past.deletion is None else past.deletion.offset
         message = f"there is no topic {name!r} at offset {end - 1}: " + "; ".join(whys)
-        return NoTopic(message, gone=gone_at, born=None if born is None else born.offset)
-
-
-def _topic_of(record: Recorded) -> str | None:
-    return getattr(record.event, "topic", None)
+        return NoTopic(message, deleted_at=deleted_at, created_at=None if created is None else created.offset)
 
 
 class Questions:
-    """Answers about all the logs of a service: its only one, or one for each partition of an events topic.
+    """Queries on all logs of a service: the only one, or one for each partition of an events topic.
 
-    A partition is a log of its own with offsets from 0, so an offset names a moment of one partition only, and a
-    query of all of them takes a time. A topic and its events are in one partition (`of_topic`), brokers and settings in
-    every one, a request wherever its topics are. `parts` are in the order of their partitions.
+    Each partition is a log with offsets from 0, so an offset is a point in time of one partition only; a query on all
+    partitions takes a time. A topic and its events are in one partition (`of_topic`), brokers and settings in each, a
+    request in those of its topics. `parts` are ordered by partition.
     """
 
     def __init__(self, parts: Sequence[Query], partition_of: PartitionOf = lambda key: 0) -> None:
@@ -298,48 +286,48 @@ class Questions:
         return self.parts[0].partition is not None
 
     def close(self) -> None:
-        """Let what is at work in other threads end with QueryClosed."""
+        """Make running queries raise QueryClosed."""
         for part in self.parts:
             part.close()
 
     def of_topic(self, name: str) -> Query:
-        """The log in which all events of a name are."""
+        """The log with the events of a name."""
         return self.parts[self._partition_of(shard_key(name))]
 
     def end(self, at: str | None = None) -> Ends:
-        """The ends of all logs at a moment; None is now. Raises BadMoment, for an offset in partitions too."""
+        """The ends of all logs at a point in time (None: now). Raises BadMoment, also for an offset if there are
+        partitions."""
         if at is not None and self._has_partitions and isinstance(parse_moment(at), int):
             raise BadMoment(
-                f"{at!r} is an offset, and each of the {len(self.parts)} partitions has its own: say a time, "
-                "or ask for one topic"
+                f"{at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
+                "or query one topic"
             )
         return tuple(part.end(at) for part in self.parts)
 
-    def as_of(self, end: Ends) -> AsOf:
-        """What to say of a moment: of partitions how many events they had, less one, and when the last happened."""
+    def as_of(self, end: Ends) -> AsOfView:
+        """The view of a point in time: with partitions, their number of events less one and the time of the last."""
         if not self._has_partitions:
             return self.parts[0].as_of(end[0])
         times = [part.as_of(own).at_ms for part, own in zip(self.parts, end, strict=True)]
-        return AsOf(sum(end) - 1, max((time for time in times if time is not None), default=None), end)
+        return as_of(sum(end) - 1, max((time for time in times if time is not None), default=None), end)
 
     def newest(self, after: str | None, limit: int) -> list[Topic]:
-        """Up to `limit` topics as they are now, in the order of their shard keys, after that of a name.
+        """Up to `limit` current topics ordered by shard key, after that of a name, on the writing thread.
 
-        Fewer where they have many partitions, so that a call takes little time; none only where there are no more. On
-        the thread that writes, as `Query.newest_named`.
+        Fewer if they have many partitions, so that a call is short; none only at the end.
         """
         key = None if after is None else shard_key(after)
         topics = merge(*(part.newest_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
         return slice_of(topics, limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:
-        """The rows of topics of `newest`."""
+        """The rows of current topics."""
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
 
     def topics_at(self, end: Ends, after: str | None, limit: int, may_show: MayShow = everything) -> TopicPage:
-        """Up to `limit` topics as they were, in the order of their shard keys, after that of a name; those alone that
-        `may_show` says yes to. A page may end early, and then says how far it is."""
-        key, share = "" if after is None else shard_key(after), LOOKED_AT_MAX // len(self.parts)
+        """Up to `limit` topics that `may_show` allows, ordered by shard key, after that of a name. A page may end
+        early; its `reached` then says where."""
+        key, share = "" if after is None else shard_key(after), SCANNED_MAX // len(self.parts)
         pages = [part.topics_at(own, key, limit, may_show, share) for part, own in zip(self.parts, end, strict=True)]
         reached = min((page.reached for page in pages if page.reached is not None), default=None)
         found = merge(*(page.rows for page in pages), key=lambda row: shard_key(row.name))
@@ -349,11 +337,11 @@ class Questions:
         return TopicPage(rows, reached)
 
     def cluster_at(self, end: Ends) -> ClusterRow:
-        """Brokers and settings as they were, in the words of the first partition."""
+        """Brokers and settings, by the events of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
     def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
-        """A request that was recorded, with its topics in all logs, now or as it was. Raises NotThere."""
+        """A recorded request with its topics in all logs. Raises NotThere."""
         ends = self.end() if end is None else end
         found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
         row = request_row(merge(*found, key=lambda one: one.at_ms))

@@ -1,8 +1,8 @@
-"""Clients' requests, the newest first, a page at a time: of one log, or of several partitions together.
+"""Pages of clients' requests, the newest first, of one log or of several partitions.
 
-A request is found by the value that the fewest have, and looked at for the others. A page looks at so many requests and
-no more: it may have fewer than its limit, and says where to go on. A request of several partitions is shown once, where
-its newest part is, with what the others have added.
+The index finds requests by the most selective value of the filter; the other values are then compared. A page scans a
+limited number of requests, so it may have fewer than its limit. A request with topics in several partitions is listed
+once, at its newest part, with the topics of all parts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from projections.queries.listing import Place
-from projections.queries.moments import end_at, parse_moment
-from projections.queries.past import EVENTS_PER_STRETCH
+from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Query, Questions
 from projections.store.request_index import (
     API,
@@ -29,22 +28,23 @@ from projections.store.request_index import (
     newest_requests,
     request_until,
 )
+from projections.text.moments import end_at, parse_moment
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-LOOKED_AT_MAX = 20_000
-"""Of requests: how many a page looks at before it ends, some tenths of a second."""
+SCANNED_MAX = 20_000
+"""A page ends after so many requests: some tenths of a second."""
 
 MayShow = Callable[[IndexedRequest], bool]
-"""Whether a request is shown."""
+"""Whether the caller may see a request."""
 
 
 def everyone(request: IndexedRequest) -> bool:
-    """Shows the requests of everyone."""
+    """Allows all requests."""
     return True
 
 
 class RequestFilter(msgspec.Struct, frozen=True):
-    """Which requests: all, or those with each of the values that are given."""
+    """A filter of requests; None matches all."""
 
     principal: str | None = None
     outcome: str | None = None
@@ -53,7 +53,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
     host: str | None = None
 
     def found_by(self, *, is_now: bool) -> RequestFilter:
-        """The value by which to find them: the one that the fewest have. Outcomes change, so they find what is now."""
+        """The filter by the most selective value. Outcomes change, so the index has only the current ones."""
         if self.rule is not None:
             return RequestFilter(rule=self.rule)
         if self.principal is not None:
@@ -64,7 +64,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
 
     @property
     def facet(self) -> tuple[Kind, str] | None:
-        """The value of one that has a single value; None of one without."""
+        """The index value of a filter from `found_by`; None without one."""
         values: tuple[tuple[Kind, str | None], ...] = (
             (RULE, self.rule),
             (PRINCIPAL, self.principal),
@@ -73,8 +73,8 @@ class RequestFilter(msgspec.Struct, frozen=True):
         )
         return next(((kind, value) for kind, value in values if value is not None), None)
 
-    def has(self, request: IndexedRequest) -> bool:
-        """Whether a request is one of them."""
+    def matches(self, request: IndexedRequest) -> bool:
+        """Whether the request passes the filter."""
         return (
             self.principal in (None, request.principal)
             and self.api in (None, request.api)
@@ -85,21 +85,21 @@ class RequestFilter(msgspec.Struct, frozen=True):
 
 
 class RequestsPage(msgspec.Struct, frozen=True):
-    """Requests, the newest first; `next_place` is where the next page goes on, None at the end."""
+    """Requests, the newest first; `next_place` is the start of the next page, None at the end."""
 
     requests: tuple[IndexedRequest, ...]
     next_place: Place | None
 
 
 def starts(query: Questions, since: str | None) -> Ends:
-    """For each log the offset of the first event at or after a moment; None is the beginning. Raises BadMoment."""
+    """For each log the offset of the first event at or after a point in time (None: the start). Raises BadMoment."""
     if since is None:
         return (0,) * len(query.parts)
     moment = parse_moment(since)
     if isinstance(moment, datetime):
         before = max(moment, _EPOCH) - timedelta(milliseconds=1)
         return tuple(end_at(part.log, before) for part in query.parts)
-    query.end(since)  # raises where it is not reached, or where the log has partitions
+    query.end(since)  # raises BadMoment if the log has not reached it, or is partitioned
     return (moment,)
 
 
@@ -112,10 +112,9 @@ def requests_page(
     since: Place,
     limit: int,
     may_show: MayShow = everyone,
-    looked_at_max: int = LOOKED_AT_MAX,
+    scanned_max: int = SCANNED_MAX,
 ) -> RequestsPage:
-    """Up to `limit` requests that were made before `until` and not before `since`, as they fared with the events before
-    `end`."""
+    """Up to `limit` requests from `since` until before `until`, with their outcomes at `end`."""
     by = which.found_by(is_now=end == query.end())
     by_time = [
         _each(number, part, by.facet, until[number], since[number], end[number])
@@ -123,15 +122,15 @@ def requests_page(
     ]
     found: list[IndexedRequest] = []
     reached = list(until)
-    in_order = merge(*by_time, key=lambda one: (-one[1].asked_at_ms, -one[0], -one[1].asked_offset))
-    for looked_at, (number, request) in enumerate(in_order):
-        if len(found) == limit or looked_at == looked_at_max:
+    in_order = merge(*by_time, key=lambda one: (-one[1].requested_at_ms, -one[0], -one[1].requested_offset))
+    for scanned, (number, request) in enumerate(in_order):
+        if len(found) == limit or scanned == scanned_max:
             return RequestsPage(tuple(found), tuple(reached))
-        reached[number] = request.asked_offset
+        reached[number] = request.requested_offset
         whole = request if len(query.parts) == 1 else _whole(query, by, number, request, end)
-        if whole is not None and which.has(whole) and may_show(whole):
+        if whole is not None and which.matches(whole) and may_show(whole):
             found.append(whole)
-        if looked_at % EVENTS_PER_STRETCH == EVENTS_PER_STRETCH - 1:
+        if scanned % EVENTS_PER_REST == EVENTS_PER_REST - 1:
             query.parts[number].rest()
     return RequestsPage(tuple(found), None)
 
@@ -150,7 +149,7 @@ def _each(
 def _whole(
     query: Questions, by: RequestFilter, number: int, request: IndexedRequest, end: Ends
 ) -> IndexedRequest | None:
-    """A request with its parts in other partitions; None where it is found with one of these."""
+    """A request with its parts in other partitions; None if it is listed at one of these."""
     whole = request
     for other, part in enumerate(query.parts):
         if other == number or request.counted:
@@ -159,7 +158,7 @@ def _whole(
         same = None if first is None else request_until(part.log, first, end[other])
         if same is None:
             continue
-        if (same.asked_at_ms, other) > (request.asked_at_ms, number) and by.has(same):
+        if (same.requested_at_ms, other) > (request.requested_at_ms, number) and by.matches(same):
             return None
         whole = _together(whole, same)
     return whole

@@ -14,7 +14,7 @@ import msgspec
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asked for beside the log; each sub-command reads what concerns it.
 
-    `at` is a moment in the syntax of `projections.queries.moments`, None the newest event. `policies` are class names
+    `at` is a moment in the syntax of `projections.text.moments`, None the newest event. `policies` are class names
     for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, `view` what to rebuild
     (topics, brokers or requests). `output` is a file or folder to write to, and `format` how. `limit` bounds the
     examples that are shown.

@@ -1,1 +1,1 @@
-"""State beside the log: what the machine reads, what readers see."""
+"""State, indexes and Merkle tree, written in one batch with the events."""

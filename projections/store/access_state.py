@@ -1,8 +1,8 @@
-"""Credentials, access control entries and quotas in the log's state keys: one key for each, so that a change writes
-what it changes, however many there are.
+"""Credentials, ACLs and quotas in the log's state keys: one key for each, so that a commit writes only the changed
+ones.
 
-    u USER NUL MECHANISM   a user's SCRAM credential
-    a ENTRY                an access control entry (MessagePack of `events.catalog.Acl`), without a value
+    u USER NUL MECHANISM   the SCRAM credential of a user
+    a ENTRY                an ACL entry (MessagePack of `events.access.Acl`); empty value
     q ENTITY               the quotas of an entity (MessagePack of its types and names, and of keys and values)
 """
 
@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.access.pieces import differing
-from controller.machine.acls import Acls, Entries
+from controller.machine.access.acls import Acls, Entries
+from controller.machine.access.bucket_map import differing
 from controller.machine.state import Cluster, ScramCredential
 from events.access import Acl, QuotaEntity
 from events.logs.log import EventLog
+from projections.store.keys import Puts
 
 SCRAM, ACL, QUOTA = b"u", b"a", b"q"
 
@@ -28,14 +29,12 @@ _decode_acl = msgspec.msgpack.Decoder(Acl).decode
 _decode_entity = msgspec.msgpack.Decoder(QuotaEntity).decode
 _decode_values = msgspec.msgpack.Decoder(tuple[tuple[str, float], ...]).decode
 
-Puts = dict[bytes, bytes | None]
-"""State keys with their new values; None deletes."""
 _NONE: Final[Entries] = {}
 _Key = TypeVar("_Key")
 
 
 def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
-    """Add what changed between two states of the cluster."""
+    """Add the difference between two states of the cluster."""
     if after.acls is not before.acls:
         old, new = before.acls.by_pattern, after.acls.by_pattern
         changed = [pattern for pattern, entries in new.items() if entries is not old.get(pattern)]
@@ -49,7 +48,7 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
 
 
 def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
-    """The cluster with the credentials, entries and quotas that the log has."""
+    """The cluster with the stored credentials, ACLs and quotas."""
     return replace(
         cluster,
         scram={_user_and_mechanism(key): _decode_credential(value) for key, value in log.scan(SCRAM)},

@@ -1,10 +1,10 @@
-"""The stores of all the partitions of an events topic, read as one.
+"""The stores of all partitions of an events topic, read as one.
 
-A topic lives in the partition of its shard key, brokers and settings in every one; access control entries, quotas and
-credentials in the first alone, which gives them one order. Configs of brokers get theirs there too, and the others have
-copies. Brokers' and settings' events reach the partitions one after another, so for a moment the partitions may
-disagree about brokers: the least advanced partition then counts, so that nobody sees a broker start or end before every
-topic has seen it.
+A topic is in the partition of its shard key; brokers and settings are in each partition. ACLs, quotas and credentials
+are only in the first partition, which gives them one order; so are broker configs, of which the others have copies.
+Events of brokers and settings reach the partitions one after another, so the partitions may disagree for a short
+time. The least advanced partition then counts: a broker is visible as started or stopped only after every partition
+knows it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Topic
 from events.names import ShardKey, TopicName, shard_key
-from projections.store.standing_index import Tallies
 from projections.store.store import PARTITIONS_SHOWN_AT_ONCE, Counts, TopicStore, slice_of
+from projections.store.topic_indexes import Tallies
 
 PartitionOf = Callable[[ShardKey], int]
 
 
 class PartitionedStore:
-    """A `projections.store.store.TopicReader` over the stores of all partitions, in their order."""
+    """A `projections.store.store.TopicReader` over the stores of all partitions."""
 
     def __init__(self, stores: Sequence[TopicStore], partition_of: PartitionOf) -> None:
         self._stores = tuple(stores)
@@ -34,18 +34,18 @@ class PartitionedStore:
         self._cluster = Cluster()
 
     def of(self, name: str) -> TopicStore:
-        """The store in which the topic of this name lives, if there is one."""
+        """The store of the partition of this name."""
         return self._stores[self._partition_of(shard_key(name))]
 
     @property
     def durable_counts(self) -> Counts:
-        """How much there is in all the partitions."""
+        """The counts over all partitions."""
         counts = [store.durable_counts for store in self._stores]
         return Counts(sum(each.topics for each in counts), sum(each.partitions for each in counts))
 
     @property
     def durable_cluster(self) -> Cluster:
-        """Brokers and settings as the least advanced partition has them, the rest as the first has it."""
+        """Brokers and settings of the least advanced partition, the rest of the first."""
         clusters = tuple(store.durable_cluster for store in self._stores)
         if len(clusters) != len(self._clusters) or any(
             new is not old for new, old in zip(clusters, self._clusters, strict=True)
@@ -71,22 +71,22 @@ class PartitionedStore:
 
     @property
     def durable_tallies(self) -> Tallies:
-        """How the partitions of all topics stand, counted."""
+        """The counts of partitions by health and broker."""
         return reduce(Tallies.plus, (store.durable_tallies for store in self._stores), Tallies())
 
     def durable_waiting(self, limit: int) -> list[Topic]:
-        """The first `limit` topics that were never complete, a partition after the other."""
+        """The first `limit` topics that were never ready, one partition after the other."""
         return list(islice(chain.from_iterable(store.durable_waiting(limit) for store in self._stores), limit))
 
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]:
-        """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`; fewer where they
-        have `partitions_max` partitions together, none only where there are no more."""
+        """Up to `limit` topics ordered by shard key, after the key `after`; fewer if they have `partitions_max`
+        partitions together, none only at the end."""
         topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
         return slice_of(topics, limit, partitions_max)
 
 
 def _advance(cluster: Cluster) -> tuple[bool, int, int]:
-    """The lower, the less the partition has heard of: settings first, then registrations, then fences."""
+    """Sorts partitions by progress: settings come first, then registrations, then fencing."""
     return bool(cluster.release), cluster.last_broker_epoch, -len(cluster.live)

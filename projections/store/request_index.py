@@ -1,15 +1,14 @@
-"""Clients' requests by time, by who sent them, and by how they fared: written in the commit of their events.
+"""Clients' requests by time, by sender and by outcome, written in the commit of their events.
 
-Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`newest_first`):
-    h INVERTED                   the request in short (MessagePack of `IndexedRequest`)
-    f KIND VALUE NUL INVERTED    the same request under a value that it has: its principal, its API, an outcome of one
-                                 of its topics, a rule that refused one; without a value
+Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`projections.store.keys`):
+    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`) f KIND VALUE NUL INVERTED
+    the same request under its principal, its API, an outcome of one of its topics, or a rule
+                                 that refused one; empty value
 
-A request has one `h` key however many topics it names, of which it keeps the first few and counts the others, and an
-`f` key for each different value; the key keeps its first characters, so who finds a request by one looks at the request
-too. Refusals that were only counted (`AsksRefused`) have an entry for each event.
-Earlier releases wrote no such keys: their requests are found by id alone. When the events of a stretch are dropped, the
-keys of the requests that began in it go to the archive: `events.logs.archive`.
+A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
+value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
+(`RequestsRefused`) have an entry for each event. When the events of a segment are dropped, the keys of the requests
+that began in it move to the archive (`events.logs.archive`).
 """
 
 from __future__ import annotations
@@ -22,22 +21,20 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import noted
+from events.logs.archive.manifest import archive_status
 from events.logs.log import EventLog
-from projections.store.access_state import Puts
-from projections.store.newest_first import inverted, offset_at_end
+from projections.store.keys import Puts, inverted, offset_at_end, put_entries
 
 REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
-"""Of a request with more topics only so many are named."""
-REQUEST_TIMED_OUT: Final = 7
-"""Kafka's error code."""
+"""The number of topics that a summary names."""
 RECENT_MAX: Final = 4096
-"""So many requests are kept at hand, those that were changed last. The commands of one come close together: it is taken
-for begun when none of its events is known and so many others came since."""
+"""The most recently changed requests in memory. The commands of a request come close together, so a request whose first
+event is none of these is new."""
 _VALUE_CHARACTERS_MAX: Final = 200
 
 Kind = Literal[b"p", b"a", b"o", b"r"]
@@ -50,14 +47,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A request in short. `outcomes` counts its topics by how they fare (`projections.rows.requests.RequestStatus`;
-    `done` for a request that concerns no topic), `rules` are those that refused some of them."""
+    """The summary of a request. `outcomes` counts its topics by status (`projections.views.requests.RequestStatus`;
+    `done` for a request without topics); `rules` are those that refused a topic."""
 
     request_id: str
-    asked_at_ms: int
-    asked_offset: int
+    requested_at_ms: int
+    requested_offset: int
     newest_offset: int
-    """That of its newest event: what is told here is not known before."""
+    """That of its newest event; the summary is valid from there on."""
     principal: str
     client_id: str | None
     api: str
@@ -67,30 +64,30 @@ class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     outcomes: tuple[tuple[str, int], ...] = ()
     rules: tuple[str, ...] = ()
     rejected_offset: int = -1
-    """Of the newest refusal of a create: its answer follows at once, and says nothing more."""
+    """That of the newest CreateRejected, whose CreateAnswered is the next event."""
     host: str = ""
-    """The client's address; empty where the event has none."""
+    """The client's address; empty if the event has none."""
     counted: bool = False
-    """Refusals that were only counted: there is no request of this id, and `outcomes` has their number."""
+    """A number of refusals without a request of this id; `outcomes` has the number."""
 
 
 class RequestIndex:
-    """Keeps the keys of a log. After a failed commit only a new one may go on."""
+    """Keeps the index of a log. After a failed commit it must be replaced by a new one."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._recent: dict[str, IndexedRequest] = {}
         self._unknown = RECENT_MAX if log.next_offset else 0
-        """So many requests more may have begun before this index was made."""
+        """The number of requests still to look up in the log after a restart."""
 
     def changes(self, records: Iterable[Recorded]) -> Puts:
-        """The state keys that events which are written now put and delete."""
+        """The state keys to write with these events."""
         puts: Puts = {}
         changed: dict[str, tuple[IndexedRequest | None, _Folding]] = {}
         for record in records:
             request_id: str = getattr(record.event, "request_id", "")
             if not request_id:
-                if type(record.event) is access.AsksRefused:
+                if type(record.event) is access.RequestsRefused:
                     _put(puts, None, _counted(record, record.event))
                 continue
             known = changed.get(request_id)
@@ -111,7 +108,7 @@ class RequestIndex:
         return puts
 
     def _known(self, request_id: str, record: Recorded) -> IndexedRequest | None:
-        """The request so far; a look into the log is spared where it can only have begun with this event."""
+        """The request before this event. The log is not read if the request can only begin here."""
         recent = self._recent.get(request_id)
         if recent is not None:
             return recent
@@ -124,11 +121,11 @@ class RequestIndex:
 
 
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
-    """The entry of the request whose first event is at an offset; None where an earlier release recorded it."""
+    """The summary of the request whose first event is at this offset; None if there is none."""
     key = REQUEST + inverted(first)
-    value = log.get(key)  # there, too, if it changed after its stretch went to the archive
-    if value is None and first < noted(log).forgotten:
-        value = next((pairs.get(key) for stretch, pairs in log.older_requests(first + 1) if stretch <= first), None)
+    value = log.get(key)  # also if it changed after its segment was archived
+    if value is None and first < archive_status(log).forgotten:
+        value = next((pairs.get(key) for segment, pairs in log.archived_requests(first + 1) if segment <= first), None)
     return None if value is None else _decode(value)
 
 
@@ -136,25 +133,25 @@ _decode = msgspec.msgpack.Decoder(IndexedRequest).decode
 
 
 def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = None) -> Iterator[int]:
-    """The offsets of the first events of requests, the newest first, of those before `end`: of all that are indexed, or
-    of those that have, or had, a value."""
+    """The offsets below `end` at which requests began, the newest first: all, or those with an index value, which may
+    be outdated."""
     prefix = REQUEST if facet is None else _facet(*facet)
     reached, forgotten = end, -1
-    while forgotten != (forgotten := noted(log).forgotten):  # else some went while we looked
+    while forgotten != (forgotten := archive_status(log).forgotten):  # repeat if segments were dropped meanwhile
         for key, _ in log.scan(prefix, prefix + inverted(reached)):
             if offset_at_end(key) < forgotten:
                 break
             reached = offset_at_end(key)
             yield reached
     below = min(reached, forgotten)
-    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.older_requests(below))
+    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.archived_requests(below))
     changed_since = log.scan(prefix, prefix + inverted(below))
     both = merge(chain.from_iterable(archived), changed_since)
     yield from (offset_at_end(key) for key, _ in groupby(key for key, _ in both))
 
 
 def requests_between(log: EventLog, start: int, end: int) -> list[tuple[bytes, bytes]]:
-    """The state keys of the requests that began from an offset on, before another, in order. Raises LogError."""
+    """The state keys of the requests that began from `start` until before `end`, in order. Raises LogError."""
     found: dict[bytes, bytes] = {}
     for key, value in log.scan(REQUEST, REQUEST + inverted(end)):
         if offset_at_end(key) < start:
@@ -166,8 +163,7 @@ def requests_between(log: EventLog, start: int, end: int) -> list[tuple[bytes, b
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
-    """The request whose first event is at an offset, as it was with the events before `end`; None where nothing of it
-    is there."""
+    """The summary at `end` of the request whose first event is at an offset; None without such a request."""
     entry = stored_request(log, first)
     if entry is None or entry.newest_offset < end:
         return entry
@@ -183,7 +179,7 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
 
 
 def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
-    """The different values of a kind, in the order of their bytes."""
+    """The different values of a kind, in byte order."""
     prefix = FACET + kind
     key = next((key for key, _ in log.scan(prefix)), None)
     while key is not None:
@@ -209,11 +205,11 @@ _OF_CLUSTER = (
     catalog.ResourceConfigsChanged,
 )
 BEGINS = frozenset((catalog.CreateRequested, *_CHANGES, *_OF_CLUSTER))
-"""Events with which a request may begin."""
+"""Events that begin a request."""
 
 
 class _Folding:
-    """A request as its events come, one after another; `entry` is what it is after them."""
+    """Folds the events of a request into its summary."""
 
     __slots__ = ("_before", "_newest", "_num_topics", "_outcomes", "_rejected", "_rules", "_topics")
 
@@ -235,20 +231,19 @@ class _Folding:
         )
 
     def take(self, record: Recorded) -> None:
-        """One more of its events, the first one too."""
         event, self._newest = record.event, record.offset
         match event:
             case catalog.CreateRequested():
-                self._add_topic(event.topic, "asked")
+                self._add_topic(event.topic, "requested")
             case catalog.TopicCreated():
-                self._move("asked", "waiting")
+                self._move("requested", "waiting")
             case catalog.CreateAnswered():
                 if self._rejected != record.offset - 1:
                     self._move("waiting", _answer(event.error_code))
             case catalog.CreateRejected():
                 self._rejected = record.offset
                 self._add_rule(event.rule)
-                self._move("asked", "rejected")
+                self._move("requested", "rejected")
             case catalog.ChangeCarriedOut():
                 if event.error_code:
                     self._refused_by_cluster()
@@ -271,13 +266,12 @@ class _Folding:
             self._rules = (*self._rules, rule)
 
     def _refused_by_cluster(self) -> None:
-        """A change that the cluster did not carry out; all changes of a request are of one kind."""
+        """The target cluster refused a change; all changes of a request have the same type."""
         was = next((outcome for outcome in self._outcomes if outcome != "rejected"), "")
         self._add_rule("cluster")
         self._move(was, "rejected")
 
     def _move(self, before: str, after: str) -> None:
-        """One topic less fares one way, and one more another."""
         counts = self._outcomes
         counts[after] = counts.get(after, 0) + 1
         if before in counts:
@@ -287,14 +281,14 @@ class _Folding:
 
 
 def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None:
-    """A request before one of its events; None where its beginning is not known."""
+    """The fold before one of its events; None if the log lacks the first event."""
     if before is not None:
         return _Folding(before)
     return _Folding(_begun(record)) if type(record.event) in BEGINS else None
 
 
 def _answer(code: int) -> str:
-    return "created" if code == 0 else "timed-out" if code == REQUEST_TIMED_OUT else "failed"
+    return "created" if code == 0 else "timed-out" if code == ErrorCode.REQUEST_TIMED_OUT else "failed"
 
 
 def _begun(record: Recorded) -> IndexedRequest:
@@ -313,7 +307,7 @@ def _begun(record: Recorded) -> IndexedRequest:
     )
 
 
-def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
+def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
     topics = tuple(name for name in (event.resource.removeprefix("Topic:"),) if name != event.resource)
     return IndexedRequest(
         record.cause.request_id,
@@ -336,15 +330,11 @@ def _counted(record: Recorded, event: access.AsksRefused) -> IndexedRequest:
 
 
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
-    place = inverted(entry.asked_offset)
-    puts[REQUEST + place] = _encode(entry)
-    if before is None:
-        for kind, value in _values(entry):
-            puts[_facet(kind, value) + place] = b""
-    elif (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
-        had, has = set(_values(before)), set(_values(entry))
-        for kind, value in had ^ has:
-            puts[_facet(kind, value) + place] = b"" if (kind, value) in has else None
+    at = inverted(entry.requested_offset)
+    puts[REQUEST + at] = _encode(entry)
+    if before is None or (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
+        had = {} if before is None else {_facet(*one) + at: b"" for one in _values(before)}
+        put_entries(puts, had, {_facet(*one) + at: b"" for one in _values(entry)})
 
 
 def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:

@@ -1,23 +1,8 @@
-"""Topic, broker and settings state, kept in the log's own store so that events and state commit together.
+"""State of topics, brokers and settings, stored in the log's own RocksDB so that events and state commit together.
 
-The machine reads and writes through `get` and `put`; what it puts stays in memory until the commit that holds the
-events is durable. Everybody else reads the durable view: a topic that is written but not yet fsynced is not shown,
-because it could still be lost.
-
-Keys, each the first byte of a state key of the log:
-    t SHARD_KEY   the topic, and with more of the key its further partitions: see `projections.store.stored_topics`
-    i TOPIC_ID    the name of the topic with that id
-    w SHARD_KEY   the offset of creation, for topics that were never complete
-    c             cluster: settings and brokers
-    n             counts of topics and partitions
-    u, a, q       credentials, access control entries and quotas: see `projections.store.access_state`
-    x, y, z       how partitions stand, and topics by age: see `projections.store.standing_index`
-    h, f          requests by time, and by who sent them and how they fared: see `projections.store.request_index`
-    r BROKER …    which topics have replicas on a real broker: see `projections.store.broker_index`
-    b …           which names were born when: see `projections.store.births`
-    m …           the Merkle tree over the events: see `projections.store.tree`
-    p …           what of the log is archived, and where: see `events.logs.archive.manifest`
-    k             of a partition of a stream its place in the events topic: see `controller.stream.log.partition`
+The machine reads and writes through `get` and `put`; its changes stay in memory until the commit with their events is
+durable. All others read the durable view: a topic that is written but not yet fsynced could still be lost, so it is
+invisible to them. `projections.store.keys` lists the state keys.
 
 Memory is bounded: decoded topics are cached in two generations of at most `partitions_cached` partitions each.
 """
@@ -32,16 +17,24 @@ from typing import Protocol
 import msgspec
 
 from controller.machine.partitions.blocks import Span
-from controller.machine.partitions.rules import has_real_brokers
-from controller.machine.state import Broker, Cluster, Quorum, State, Topic
+from controller.machine.partitions.rules import has_kraft_brokers
+from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from events.catalog import Configs
 from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
-from projections.store.access_state import Puts, put_access, stored_access
-from projections.store.broker_index import index_changes, topics_of, topics_with_placeholders
-from projections.store.standing_index import Standing, Tallies, newest_created, troubled
-from projections.store.stored_topics import TOPIC, decode_topic, each_stored, put_topic, stored_values
-from projections.store.topic_cache import TopicCache
+from projections.store.access_state import put_access, stored_access
+from projections.store.keys import Puts, inverted, put_entries, shard_keys
+from projections.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
+from projections.store.topic_indexes import (
+    CREATED,
+    HealthIndex,
+    Tallies,
+    newest_created,
+    put_replicas,
+    topics_of,
+    topics_with_placeholders,
+    unhealthy,
+)
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
@@ -49,11 +42,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 PARTITIONS_SHOWN_AT_ONCE = 10_000
-"""A slice of so many is made part of an answer within some ten milliseconds."""
+"""A slice of so many partitions is encoded in about ten milliseconds."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """How many topics and partitions the store holds."""
+    """The numbers of topics and partitions in the store."""
 
     topics: int = 0
     partitions: int = 0
@@ -66,13 +59,13 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     last_broker_epoch: int
     features: tuple[tuple[str, int], ...] = ()
     next_producer_id: int = 0
-    quorum: Quorum | None = None
+    quorum: QuorumLeader | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
     login_secret: bytes = b""
 
 
 _SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs", "login_secret")
-"""What is stored of a cluster under its own name."""
+"""Fields of `Cluster` that are stored as they are."""
 
 
 class TopicStore:
@@ -82,12 +75,12 @@ class TopicStore:
         self._log = log
         self._cache = TopicCache(partitions_cached)
         self._fresh: dict[ShardKey, Topic | None] = {}
-        """What the machine has looked at or put since the last commit."""
+        """Uncommitted topics, read or written by the machine."""
         self._before: dict[ShardKey, Topic | None] = {}
-        """The same topics as they are durable."""
+        """The durable versions of the same topics."""
         stored_counts = log.get(COUNTS)
         self.durable_counts = msgspec.msgpack.decode(stored_counts, type=Counts) if stored_counts else Counts()
-        self._standing = Standing(log)
+        self._health = HealthIndex(log)
         self.durable_cluster = self._stored_cluster()
         self._written_cluster = self.durable_cluster
 
@@ -100,7 +93,7 @@ class TopicStore:
         return self._fresh[key]
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
-        """Keep the newest topic under a shard key, to be written with the next commit."""
+        """Set the newest topic under a shard key, to be written with the next commit."""
         if key not in self._before:
             self._before[key] = self._load(key)
         self._fresh[key] = topic
@@ -115,18 +108,18 @@ class TopicStore:
     # --- committing
 
     def changes(self, state: State) -> Puts:
-        """The state keys that the next commit has to write, with their values; None deletes."""
+        """The state keys to write with the next commit."""
         puts: Puts = {}
-        by_broker = has_real_brokers(state.cluster)
+        by_broker = has_kraft_brokers(state.cluster)
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
                 self._put_topic(puts, key, before, topic)
                 if by_broker:
-                    index_changes(puts, key, before, topic)
+                    put_replicas(puts, key, before, topic)
         if puts:
             fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
-            self._standing.changes(puts, (one for one in fresh if one[1] is not one[2]))
+            self._health.changes(puts, (one for one in fresh if one[1] is not one[2]))
             counts = self._counts_after()
             if counts != self.durable_counts:
                 puts[COUNTS] = _encode(counts)
@@ -136,10 +129,10 @@ class TopicStore:
         return puts
 
     def became_durable(self, state: State) -> None:
-        """The commit is on disk: what it changed may be seen."""
+        """Make the changes of a commit visible that is now on disk."""
         if self._fresh:
             self.durable_counts = self._counts_after()
-            self._standing.became_durable()
+            self._health.became_durable()
             for key, topic in self._fresh.items():
                 if topic is None:
                     self._cache.drop(key)
@@ -157,8 +150,8 @@ class TopicStore:
 
     @property
     def durable_tallies(self) -> Tallies:
-        """How the partitions of all topics stand, counted."""
-        return self._standing.durable
+        """The counts of partitions by health and broker."""
+        return self._health.durable
 
     def durable_named(self, name: str) -> Topic | None:
         """The topic of exactly this name as of the last durable commit."""
@@ -180,16 +173,17 @@ class TopicStore:
     def durable_slice(
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]:
-        """Up to `limit` topics in the order of their shard keys, after the one whose key is `after`.
+        """Up to `limit` topics ordered by shard key, after the key `after`.
 
-        Fewer where they have `partitions_max` partitions together; none only where there are no more.
+        Fewer if they have `partitions_max` partitions together; none only at the end.
         """
         return slice_of(self.durable_from(after), limit, partitions_max)
 
     def durable_topics(self, keys: Iterable[ShardKey], partitions_max: int) -> Iterator[list[Topic]]:
-        """The durable topics under these keys, in lists of about so many partitions; what is not there is passed over.
+        """The durable topics under these keys, in lists of about `partitions_max` partitions. Keys without one are
+        skipped.
 
-        A list is read when the iterator gets there: topics may go and come in between.
+        Each list is read when the iterator gets there, so topics may change in between.
         """
         topics: list[Topic] = []
         partitions = 0
@@ -207,29 +201,29 @@ class TopicStore:
     def durable_keys_of(
         self, broker_id: BrokerId, after: ShardKey | None = None, at_most: int | None = None
     ) -> list[ShardKey]:
-        """The keys of topics with a replica on a real broker, after one of them."""
+        """The keys of topics with a replica on a KRaft broker, after one of them."""
         return list(islice(topics_of(self._log, broker_id, after), at_most))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
-        """Whether a topic has a replica on a real broker, which may be one that is not registered."""
+        """Whether a topic has a replica on a KRaft broker, which need not be registered."""
         return bool(self.durable_keys_of(broker_id, at_most=1))
 
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
-        """The keys of topics with a place that waits for a real broker (KIP-409)."""
+        """The keys of topics with placeholders (KIP-409)."""
         return list(dict.fromkeys(topics_with_placeholders(self._log)))
 
     def durable_keys_waiting(self) -> list[ShardKey]:
-        """The keys of topics that were never complete."""
+        """The keys of topics that were never ready."""
         return list(self._keys_waiting())
 
     def durable_waiting(self, limit: int) -> list[Topic]:
-        """The first `limit` topics that were never complete."""
+        """The first `limit` topics that were never ready."""
         return list(self._each_durable(islice(self._keys_waiting(), limit)))
 
-    def durable_troubled(self, after: str | None) -> Iterator[Topic]:
-        """The topics that were never complete, or have partitions that are not as they should be, by shard key, after
-        one of them."""
-        keys = merge(troubled(self._log, after), self._keys_waiting(after))
+    def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
+        """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
+        shard key, after one of them."""
+        keys = merge(unhealthy(self._log, after), self._keys_waiting(after))
         return self._each_durable(key for key, _ in groupby(keys))
 
     def durable_newest(self, before: int) -> Iterator[Topic]:
@@ -241,8 +235,8 @@ class TopicStore:
         return any(one.leader == broker_id for topic in self._each_durable(keys) for one in topic.partitions)
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:
-        """The durable topics by shard key: as the log has them, but for those of a commit that is being flushed, which
-        are as they were before it. Those that it deletes are not in the log any more."""
+        """The durable topics ordered by shard key. The log already has the changes of a commit that is being flushed;
+        for its topics this yields the versions before it."""
         start = None if after is None else TOPIC + after.encode()
         pairs = self._log.scan(TOPIC, start)
         gone = [TOPIC + key.encode() for key, topic in self._fresh.items() if topic is None and self._before[key]]
@@ -256,8 +250,7 @@ class TopicStore:
     # --- inside
 
     def _keys_waiting(self, after: str | None = None) -> Iterator[ShardKey]:
-        start = None if after is None else WAITING + after.encode()
-        return (ShardKey(key[1:].decode()) for key, _ in self._log.scan(WAITING, start))
+        return shard_keys(self._log, WAITING, after)
 
     def _each_durable(self, keys: Iterable[ShardKey]) -> Iterator[Topic]:
         return (topic for topic in map(self.durable, keys) if topic is not None)
@@ -273,15 +266,8 @@ class TopicStore:
         return topic
 
     def _put_topic(self, puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-        put_topic(puts, self._log, key, before, after)
-        if before is None or after is None or before.topic_id != after.topic_id:
-            if before is not None:
-                puts[TOPIC_ID + before.topic_id] = None
-            if after is not None:
-                puts[TOPIC_ID + after.topic_id] = after.name.encode()
-        waited, waits = _waiting_since(before), _waiting_since(after)
-        if waits != waited:
-            puts[WAITING + key.encode()] = None if waits is None else waits.to_bytes(8, "big")
+        put_topic(puts, key, before, after)
+        put_entries(puts, _index_entries(key, before), _index_entries(key, after))
 
     def _counts_after(self) -> Counts:
         topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
@@ -294,7 +280,6 @@ class TopicStore:
         return Counts(topics, partitions)
 
     def _put_cluster(self, puts: Puts, before: Cluster, after: Cluster) -> None:
-        """Only what changed is written: users may be many, and each stands under a key of its own."""
         encoded = _encoded_cluster(after)
         if encoded != _encoded_cluster(before) or self._log.get(CLUSTER) is None:
             puts[CLUSTER] = encoded
@@ -311,7 +296,7 @@ class TopicStore:
 
 
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
-    """The first `limit` of some topics; fewer where they have `partitions_max` partitions together."""
+    """The first `limit` topics; fewer if they have `partitions_max` partitions together."""
     found: list[Topic] = []
     partitions = 0
     for topic in topics:
@@ -322,9 +307,14 @@ def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[T
     return found
 
 
-def _waiting_since(topic: Topic | None) -> Offset | None:
-    """The offset at which a topic was created that was never complete; None for any other."""
-    return topic.created_offset if topic is not None and topic.ready_at_ms is None else None
+def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
+    """The entries of a topic in the indexes by id, by age, and of topics that were never ready."""
+    if topic is None:
+        return {}
+    entries = {TOPIC_ID + topic.topic_id: topic.name.encode(), CREATED + inverted(topic.created_offset): key.encode()}
+    if topic.ready_at_ms is None:
+        entries[WAITING + key.encode()] = topic.created_offset.to_bytes(8, "big")
+    return entries
 
 
 def _encoded_cluster(cluster: Cluster) -> bytes:
@@ -334,7 +324,7 @@ def _encoded_cluster(cluster: Cluster) -> bytes:
 
 
 class TopicReader(Protocol):
-    """The durable view; `projections.store.store.TopicStore` says what each part promises."""
+    """The durable view of `TopicStore`."""
 
     @property
     def durable_counts(self) -> Counts: ...
@@ -353,20 +343,19 @@ class TopicReader(Protocol):
     ) -> list[Topic]: ...
 
 
-TOPICS_PER_SLICE = 200  # the loop serves others in between
-PARTITIONS_PER_SLICE = 500
-"""A slice of at most so many is looked at, or decided on, within some milliseconds, with real brokers some ten."""
+TOPICS_PER_SLICE, PARTITIONS_PER_SLICE = 200, 500
+"""Such a slice is reconciled in some milliseconds (KRaft brokers: about ten); then the event loop serves others."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A slice of topics, or a span of the partitions of one that has many."""
+    """A slice of topics, or a span of the partitions of a large topic."""
 
     topics: Sequence[Topic]
     span: Span | None = None
 
 
 def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
-    """A slice in parts: the topics of few partitions together, each of many in spans."""
+    """Split a slice: small topics together, each large topic in spans."""
     few = [topic for topic in topics if len(topic.partitions) <= PARTITIONS_PER_SLICE]
     if few:
         yield Part(few)
@@ -377,13 +366,13 @@ def parts_of(topics: Sequence[Topic]) -> Iterator[Part]:
 
 
 def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
-    """All durable topics in slices; `store` gives the view of the moment in which each is read."""
+    """All durable topics in slices; `store` returns the current view for each slice."""
     return _slices(lambda after: store().durable_slice(after, TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 
 
-def troubled_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
-    """The same of the topics of `TopicStore.durable_troubled` alone."""
-    return _slices(lambda after: slice_of(store().durable_troubled(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
+    """The topics of `TopicStore.durable_unhealthy` in slices."""
+    return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:

@@ -1,10 +1,9 @@
-"""Topics in the log's state keys: a change of one partition writes its block, not all that a topic of many has.
+"""Topics in the log's state keys: a change of one partition writes only its block. A cache of decoded topics.
 
     t SHARD_KEY          the topic (MessagePack of `machine.state.Topic`) with its first block of partitions
     t SHARD_KEY NUL N    the N-th further block (MessagePack of its partitions), N from 1, of four bytes
 
-No name has a NUL, so a topic's keys stand together, and the topic's own comes first. Logs of earlier releases have all
-partitions under it: they are read alike, and written anew with the next change.
+No name has a NUL, so the keys of a topic are adjacent, and the topic's own is the first.
 """
 
 from __future__ import annotations
@@ -20,37 +19,37 @@ from controller.machine.state import Topic
 from events.catalog import Partition
 from events.logs.log import StateKeys
 from events.names import ShardKey
-from projections.store.access_state import Puts
+from projections.store.keys import Puts
 
 TOPIC = b"t"
-BESIDE = b"\0\xff"
-"""What a topic's key goes on with for what a snapshot has beside its state, after all of its blocks."""
+EXTRA = b"\0\xff"
+"""The suffix of a topic's key for extra data in a snapshot; it sorts after all blocks."""
 _END = b"\0"
 _FULL_BYTES_MIN = 8 * BLOCK
-"""A topic with further blocks has a full one under its own key: no partition takes less than eight bytes."""
+"""The least size of a topic with further blocks: its first block is full, and a partition takes eight bytes or more."""
 
 _decode_topic = msgspec.msgpack.Decoder(Topic).decode
 _decode_block = msgspec.msgpack.Decoder(tuple[Partition, ...]).decode
 encode_topic = msgspec.msgpack.Encoder(enc_hook=tuple).encode
-"""A topic with all its partitions in one value, however many; so it stood in earlier releases, and is hashed."""
+"""A topic with all its partitions in one value; state hashes are over it."""
 
 
 def decode_topic(values: Sequence[bytes]) -> Topic:
-    """The topic of its state keys' values. Raises msgspec.DecodeError."""
+    """The topic with these values of its state keys. Raises msgspec.DecodeError."""
     topic = _decode_topic(values[0])
     if len(values) == 1:
         return topic
     return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
 
 
-def is_beside(key: bytes) -> bool:
-    """Whether a state key is one of a snapshot for what is beside a topic's state."""
-    # The number of a block may end alike.
-    return key.endswith(BESIDE) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(BESIDE)
+def is_extra(key: bytes) -> bool:
+    """True for a key of extra data in a snapshot."""
+    # The number of a block may have the same end.
+    return key.endswith(EXTRA) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(EXTRA)
 
 
 def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
-    """The values of a topic's state keys; none where there is no topic."""
+    """The values of a topic's state keys; empty without a topic."""
     head = TOPIC + key.encode()
     value = log.get(head)
     if value is None:
@@ -59,7 +58,7 @@ def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
 
 
 def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey, list[bytes]]]:
-    """The topics among state keys in their order, each with its values; blocks without their topic are passed over."""
+    """The topics among state keys in order, each with its values; blocks without their topic are skipped."""
     head, values = b"", list[bytes]()
     for key, value in pairs:
         if _END not in key:
@@ -76,16 +75,14 @@ def _shard_key(head: bytes) -> ShardKey:
     return ShardKey(head[len(TOPIC) :].decode())
 
 
-def put_topic(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-    """Add what a topic's change puts and deletes: its own key, and the blocks that are not the very same."""
+def put_topic(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+    """Add the state keys of a changed topic: its own, and its changed blocks."""
     head = TOPIC + key.encode()
     if after is not None and is_one_block(after.partitions) and (before is None or is_one_block(before.partitions)):
         puts[head] = encode_topic(after)
         return
     old = () if before is None else blocks_of(before.partitions)
     new = () if after is None else blocks_of(after.partitions)
-    if len(old) > 1 and log.get(head + _numbered(1)) is None:
-        old = ()  # as earlier releases wrote it
     if after is None:
         puts[head] = None
     elif before is None or not old or new[0] is not old[0] or _but_partitions(before) != _but_partitions(after):
@@ -103,3 +100,34 @@ def _but_partitions(topic: Topic) -> Topic:
 
 def _numbered(number: int) -> bytes:
     return _END + number.to_bytes(4, "big")
+
+
+class TopicCache:
+    """A bounded cache of decoded topics in two generations; unused topics are dropped a generation at a time."""
+
+    def __init__(self, partitions_max: int) -> None:
+        self._partitions_max = partitions_max
+        self._young: dict[ShardKey, Topic] = {}
+        self._old: dict[ShardKey, Topic] = {}
+        self._weight = 0
+
+    def get(self, key: ShardKey) -> Topic | None:
+        topic = self._young.get(key)
+        if topic is None:
+            topic = self._old.get(key)
+            if topic is not None:
+                self.put(key, topic)
+        return topic
+
+    def put(self, key: ShardKey, topic: Topic) -> None:
+        replaced = self._young.get(key)
+        self._weight += len(topic.partitions) - (len(replaced.partitions) if replaced is not None else 0)
+        if self._weight > self._partitions_max:
+            self._old, self._young, self._weight = self._young, {}, len(topic.partitions)
+        self._young[key] = topic
+
+    def drop(self, key: ShardKey) -> None:
+        dropped = self._young.pop(key, None)
+        if dropped is not None:
+            self._weight -= len(dropped.partitions)
+        self._old.pop(key, None)

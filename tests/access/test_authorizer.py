@@ -1,4 +1,4 @@
-"""The standard authorizer: Kafka's rules, a case a row; and the same by a second, slower way of looking."""
+"""The standard authorizer: Kafka's rules as a table, and compared with a linear scan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.access.authorizer import OPERATION_CODES, Operation, StandardAuthorizer
-from controller.machine import acls as codes
-from controller.machine.acls import Acls
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls
 from events.access import Acl
 from tests.machine.access.tables import acl
 
@@ -53,8 +53,6 @@ bob Read t | bob/allow/read/topic/t/10.0.1.0/24 | no
 
 
 class Somebody:
-    """A client at 10.0.0.1."""
-
     client_id = None
     api = "Metadata"
 
@@ -68,7 +66,7 @@ def authorizer(held: Acls, *, is_open: bool = False) -> StandardAuthorizer:
 
 
 @pytest.mark.parametrize("row", [line for line in CASES.splitlines() if line])
-def test_who_may_do_what(row: str) -> None:
+def test_standard_authorizer(row: str) -> None:
     request, entries, expected = (part.strip() for part in row.split("|"))
     user, operation, topic = request.split()
     held = Acls().with_all(map(acl, entries.split()))
@@ -76,12 +74,12 @@ def test_who_may_do_what(row: str) -> None:
     assert ("yes" if is_allowed else "no") == expected
 
 
-FORMS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
+PARSERS = ("::ffff:10.0.0.1", "::FFFF:0a00:1", "10.0.0.1")
 
 
-@pytest.mark.parametrize("written", FORMS)
-@pytest.mark.parametrize("host", FORMS)
-def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) -> None:
+@pytest.mark.parametrize("written", PARSERS)
+@pytest.mark.parametrize("host", PARSERS)
+def test_a_deny_acl_covers_every_notation_of_an_address(written: str, host: str) -> None:
     allowed = acl("bob/allow/read/topic/t")
     denied = replace(acl("bob/deny/read/topic/t/10.0.0.1"), host=written)
     one = authorizer(Acls().with_all([allowed, denied]))
@@ -94,7 +92,7 @@ def test_a_denial_holds_for_an_address_in_every_form(written: str, host: str) ->
     assert within.allows(Somebody("bob", "::ffff:10.0.0.2"), "Read", "Topic", "t")
 
 
-def test_a_resource_without_entries_may_be_open() -> None:
+def test_allow_everyone_if_no_acl_found() -> None:
     held = Acls().with_all([acl("eve/allow/read/topic/t…")])
     open_one = authorizer(held, is_open=True)
     assert open_one.allows(Somebody("bob"), "Read", "Topic", "other")
@@ -102,7 +100,7 @@ def test_a_resource_without_entries_may_be_open() -> None:
     assert not authorizer(held).allows(Somebody("bob"), "Read", "Topic", "other")
 
 
-def test_entries_that_come_and_go_are_seen_at_once() -> None:
+def test_created_and_deleted_acls_take_effect_immediately() -> None:
     kept = [Acls()]
     one = StandardAuthorizer(lambda: kept[0])
     many = [acl(f"u{number}/allow/read/topic/t") for number in range(100)]
@@ -162,7 +160,7 @@ def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open:
     name=NAMES.filter(lambda name: name != "*"),
     is_open=st.booleans(),
 )
-def test_it_agrees_with_the_rules_read_one_by_one(
+def test_the_authorizer_agrees_with_a_linear_scan(
     first: list[Acl], later: list[Acl], gone: list[Acl], operation: Operation, name: str, is_open: bool
 ) -> None:
     held = Acls().with_all(first).with_all(later)
@@ -176,7 +174,7 @@ def test_it_agrees_with_the_rules_read_one_by_one(
         assert said == _slowly(sorted(expected), requester, OPERATION_CODES[operation], name, is_open), (user, expected)
 
 
-def test_nothing_stays_of_entries_that_were_deleted() -> None:
+def test_the_index_of_deleted_acls_is_dropped() -> None:
     held = [Acls().with_all(acl(f"u{number}/allow/read/topic/gone") for number in range(40))]
     kept = [acl(f"u{number}/allow/read/topic/kept") for number in range(40)]
     held.append(held[0].with_all(kept))

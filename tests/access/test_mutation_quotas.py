@@ -1,4 +1,4 @@
-"""Token buckets of mutation quotas: whose, how full, and what strict and permissive mean (KIP-599)."""
+"""Mutation quotas (KIP-599): shared buckets, refill, strict and permissive APIs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ def quotas(**rates: float) -> Quotas:
 
 
 class Clock:
-    """A clock that the test sets."""
-
     now_s = 1000.0
 
     def __call__(self) -> float:
@@ -75,7 +73,7 @@ def test_other_quotas_do_not_count() -> None:
     assert quota_of({(("user", "bob"),): (("request_percentage", 1.0),)}, "bob", "c") is None
 
 
-def test_a_bucket_goes_below_zero_once_and_comes_back_at_its_rate(clock: Clock) -> None:
+def test_a_quota_bucket_goes_below_zero_once_and_refills_at_its_rate(clock: Clock) -> None:
     held, buckets = quotas(bob_=2.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(), 25) == (0, False), "full: 20 tokens"
     assert buckets.charge(held, request(), 1) == (2500, True), "5 below zero, 2 a second"
@@ -90,7 +88,7 @@ def test_a_bucket_goes_below_zero_once_and_comes_back_at_its_rate(clock: Clock) 
     assert buckets.charge(held, request(), 1) == (500, True)
 
 
-def test_old_versions_are_carried_out_and_throttled(clock: Clock) -> None:
+def test_permissive_quotas_for_old_versions(clock: Clock) -> None:
     held, buckets = quotas(bob_=1.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(version=5), 10) == (0, False)
     assert buckets.charge(held, request(version=5), 5) == (5000, False)
@@ -98,7 +96,7 @@ def test_old_versions_are_carried_out_and_throttled(clock: Clock) -> None:
     assert buckets.charge(held, request(version=6), 1) == (10_000, True), "the same bucket"
 
 
-def test_who_shares_a_bucket(clock: Clock) -> None:
+def test_quota_buckets_are_shared(clock: Clock) -> None:
     buckets = MutationQuotas(1, clock)
     of_users = quotas(D_=1.0)
     buckets.charge(of_users, request(client="a"), 9)
@@ -115,8 +113,8 @@ def test_without_a_quota_or_a_change_nothing_is_taken(clock: Clock) -> None:
 
 @pytest.mark.parametrize("version", [5, 7])
 @pytest.mark.parametrize("rate", [5e-324, 1e-320, 1e-7, 4e-4, 0.0, -1.0])
-def test_no_wait_is_longer_than_a_reply_can_say(clock: Clock, rate: float, version: int) -> None:
-    """Whatever rate the log of an older release, or of Kafka, holds."""
+def test_throttle_times_are_limited_to_32_bits(clock: Clock, rate: float, version: int) -> None:
+    """A log written by Kafka may have any rate."""
     held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
     assert buckets.charge(held, request(), 1_000_000) == (0, False), "a bucket may go below zero once"
     for _ in range(2):
@@ -132,7 +130,7 @@ def test_a_rate_that_is_no_number_or_has_no_end_limits_nobody(clock: Clock, rate
 
 
 @given(st.floats(), st.lists(st.tuples(st.integers(1, 2**31), st.floats(0, 1e9)), max_size=20), st.sampled_from([5, 7]))
-def test_whatever_a_rate_is_waits_are_whole_milliseconds(
+def test_throttle_times_are_whole_milliseconds_for_any_rate(
     rate: float, uses: list[tuple[int, float]], version: int
 ) -> None:
     clock, held = Clock(), quotas(bob_=rate)
@@ -155,7 +153,7 @@ def test_buckets_that_nobody_uses_are_forgotten(clock: Clock) -> None:
     assert len(buckets._buckets) <= 2
 
 
-def test_made_up_client_ids_leave_nothing_behind(clock: Clock) -> None:
+def test_buckets_of_invented_client_ids_are_dropped(clock: Clock) -> None:
     held, buckets = quotas(_D=1.0), MutationQuotas(11, clock)
     for number in range(100_000):
         buckets.charge(held, request(client=f"made-up-{number}"), 1)

@@ -1,4 +1,4 @@
-"""A storm of refused requests: the first is recorded, the others are counted, and the counts are bounded."""
+"""Many refused requests: the first is recorded, similar ones are counted, and the counts are bounded."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ TWICE = refused(ErrorCode.INVALID_REQUEST, "validation:duplicate")
 
 
 class Looker:
-    """Somebody who looks."""
-
     host = "10.0.0.1"
     client_id = "c"
     api = "Metadata"
@@ -57,7 +55,7 @@ def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics", 
     )
 
 
-def test_the_first_of_a_kind_is_recorded_and_the_others_counted() -> None:
+def test_the_first_similar_refusal_is_recorded_and_the_others_counted() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(4)] == [True, False, False, False]
     assert some.is_recorded(request("u"), DENIED), "another resource is another kind"
@@ -66,7 +64,7 @@ def test_the_first_of_a_kind_is_recorded_and_the_others_counted() -> None:
     assert (event.principal, event.resource, event.operation, event.count) == ("User:bob", "Topic:t", "Create", 3)
 
 
-def test_a_storm_that_goes_on_is_summed_up_again_and_one_that_ended_begins_anew() -> None:
+def test_repeated_refusals_are_summed_up_each_interval_and_recorded_again_after_a_quiet_one() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(3)] == [True, False, False]
     some.take()
@@ -77,7 +75,7 @@ def test_a_storm_that_goes_on_is_summed_up_again_and_one_that_ended_begins_anew(
     assert some.is_recorded(request("t"), DENIED), "it was over"
 
 
-def test_names_without_end_are_counted_together() -> None:
+def test_refusals_of_many_resources_are_counted_together() -> None:
     some = counts()
     recorded = sum(some.is_recorded(request(f"t{number}"), DENIED) for number in range(5 * KINDS_MAX))
     assert recorded == KINDS_MAX
@@ -86,7 +84,7 @@ def test_names_without_end_are_counted_together() -> None:
     assert some.is_recorded(request("t", "User:eve"), DENIED), "nobody else has to bear it"
 
 
-def test_principals_without_end_are_counted_together() -> None:
+def test_refusals_of_many_principals_are_counted_together() -> None:
     some = counts()
     recorded = sum(some.is_recorded(request("t", f"User:{n}"), DENIED) for n in range(KINDS_ALTOGETHER_MAX + 100))
     assert recorded == KINDS_ALTOGETHER_MAX
@@ -105,18 +103,18 @@ def test_a_refused_auto_creation_is_recorded_once_however_often_its_client_reque
     assert [some.is_recorded(request("t", api="Metadata"), POLICY) for _ in range(3)] == [True, False, False]
 
 
-def test_a_look_that_is_denied_is_recorded_at_once_and_then_counted() -> None:
+def test_a_denied_describe_is_recorded_once_and_then_counted() -> None:
     some = counts()
-    first = some.is_first_look(Looker(), "Describe", "Topic:t", 29)
+    first = some.count_denial(Looker(), "Describe", "Topic:t", 29)
     assert first is not None
     assert (first.count, first.host, first.client_id, first.operation) == (1, "10.0.0.1", "c", "Describe")
-    assert some.is_first_look(Looker(), "Describe", "Topic:t", 29) is None
+    assert some.count_denial(Looker(), "Describe", "Topic:t", 29) is None
     (event,) = some.take()
     assert (event.count, event.host) == (1, "10.0.0.1")
     assert event.since_ms > first.since_ms
 
 
-def test_who_is_not_allowed_counts_so_whatever_else_is_wrong() -> None:
+def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() -> None:
     some = counts()
     twice = [some.is_recorded(request(f"t{number}", denied=29), TWICE) for number in range(3 * KINDS_MAX)]
     assert sum(twice) == KINDS_MAX, "a name that stands twice does not hide that it is not allowed"
@@ -134,21 +132,21 @@ def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
     assert some.is_recorded(request("t"), long), "the next interval begins anew"
 
 
-def test_what_cannot_be_kept_is_counted() -> None:
+def test_a_refusal_without_events_is_counted() -> None:
     some = counts()
     nothing_to_keep = Decision(refusal=TWICE.refusal)
     assert [some.is_recorded(request("t"), nothing_to_keep) for _ in range(3)] == [False] * 3
     assert [event.count for event in some.take()] == [3]
 
 
-def test_a_count_keeps_the_beginning_of_what_is_long() -> None:
+def test_a_counted_refusal_has_truncated_texts() -> None:
     some = counts()
     looker = Looker("User:" + "p" * 30_000)
     looker.host, looker.client_id = "h" * 30_000, "c" * 30_000
-    first = some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29)
+    first = some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29)
     assert first is not None
     assert first.resource.startswith("Topic:ttt")
     assert first.resource.endswith("… (30006 characters)")
-    assert some.is_first_look(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
+    assert some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
     for event in (first, *some.take()):
         assert max(map(len, (event.principal, event.host, event.client_id or "", event.resource))) <= 256

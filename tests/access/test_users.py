@@ -1,9 +1,12 @@
-"""Logins: what nobody can tell about users, and what each costs."""
+"""Authentication: timing, cost, fake credentials, and turns of networks in the thread pool."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from controller.access import users as module
-from controller.access.made_up import MadeUp
-from controller.access.users import THREADS, Users
+from controller.access.users import NICENESS, THREADS, FairThreadPool, FakeCredentials, Users, network_of
 from controller.access.users_file import matches, set_password
 from controller.kafka.sasl.scram import credential_of, salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
@@ -57,7 +59,7 @@ class Costs:
 
 
 async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the file, for SCRAM, both, and none: nothing is left for a stopwatch."""
+    """Users of the file, of SCRAM, of both, and unknown ones: nothing for a stopwatch."""
     costs = Costs(monkeypatch)
     for login in (users.knows, users.has_password):
         seen = []
@@ -69,7 +71,7 @@ async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monke
         assert seen == [seen[0]] * 4
 
 
-async def test_somebody_elses_password_is_nobodys(users: Users) -> None:
+async def test_the_password_of_another_user_does_not_match(users: Users) -> None:
     for user in ("nobody", "alice"):
         for password in ("carol-right", "dave-right"):
             assert not await users.knows(user, password, HERE), "what an unknown user is compared with"
@@ -94,7 +96,7 @@ async def test_without_a_file_nothing_is_compared_with_it(monkeypatch: pytest.Mo
 
 
 async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that was taken over may have such a credential in its log."""
+    """An imported metadata log may have such a credential."""
     endless = ScramCredential(2**31 - 1, b"s" * 32, bytes(32), bytes(32))
     users = Users(lambda: Cluster(scram={("alice", SCRAM): endless}, login_secret=SECRET))
     costs = Costs(monkeypatch)
@@ -103,8 +105,8 @@ async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.Monke
     users.close()
 
 
-async def test_a_storm_of_wrong_logins_holds_up_nobody_elsewhere(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred wrong ones made a right one wait for all of them; now for those that are being checked."""
+async def test_many_wrong_logins_do_not_delay_other_networks(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A correct login only waits for the wrong ones that are being checked, not for all two hundred."""
     costs = Costs(monkeypatch)
     storm = [asyncio.create_task(users.has_password(f"n{number}", "wrong", "10.0.0.66")) for number in range(200)]
     await asyncio.sleep(0)
@@ -123,7 +125,7 @@ def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
     return [(each.iterations, each.salt) for each in credentials]
 
 
-def test_made_up_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
+def test_fake_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
     again = Users(users._cluster, file)
     assert _seen(users, range(50)) == _seen(again, range(50))
     other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))
@@ -138,31 +140,118 @@ def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCr
     return {(f"u{n}", SCRAM): ScramCredential(form[0], b"\xff" * form[1], b"", b"") for n, form in enumerate(each)}
 
 
-def test_unknown_users_look_like_those_that_are() -> None:
+def test_fake_credentials_look_like_real_ones() -> None:
     forms = {(4096, 64): 60, (4096, 32): 20, (8192, 64): 20}
-    made_up, known = MadeUp(), _cluster(forms)
+    fake_credential, known = FakeCredentials(), _cluster(forms)
     found = Counter(
         (one.iterations, len(one.salt))
-        for one in (made_up.credential(SECRET, known, f"n{number}", SCRAM) for number in range(3000))
+        for one in (fake_credential.credential(SECRET, known, f"n{number}", SCRAM) for number in range(3000))
     )
     assert found.keys() == forms.keys()
     for form, count in forms.items():
         assert abs(found[form] - 30 * count) < 200, (form, found)
 
 
-def test_a_user_more_changes_what_few_unknown_ones_are_shown() -> None:
-    made_up, known = MadeUp(), _cluster({(4096, 64): 70, (8192, 32): 30})
-    before = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
+def test_a_new_user_changes_few_fake_credentials() -> None:
+    fake_credential, known = FakeCredentials(), _cluster({(4096, 64): 70, (8192, 32): 30})
+    before = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
     more = {**known, ("new", SCRAM): ScramCredential(8192, b"\xff" * 32, b"", b"")}
-    after = [made_up.credential(SECRET, more, f"n{number}", SCRAM).salt for number in range(1000)]
+    after = [fake_credential.credential(SECRET, more, f"n{number}", SCRAM).salt for number in range(1000)]
     assert 0 < sum(one != other for one, other in zip(before, after, strict=True)) < 50
 
 
 def test_salts_like_those_of_kafkas_tools() -> None:
     """130 bits in base 36 have 26 digits, the first of them a 1, or fewer."""
-    made_up = MadeUp()
+    fake_credential = FakeCredentials()
     kafkas = ScramCredential(4096, b"1qg6nvw4o8xv8b0n3mkpu1fmwd", b"", b"")
     for known in ({}, {("u", SCRAM): kafkas}):
-        salts = [made_up.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(500)]
+        salts = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(500)]
         assert all(re.fullmatch(rb"1[0-9a-z]{25}|[1-9a-z][0-9a-z]{19,24}", salt) for salt in salts)
         assert {len(salt) for salt in salts} >= {25, 26}
+
+
+@pytest.fixture
+def threads() -> Iterator[FairThreadPool]:
+    one = FairThreadPool(1, "fair")
+    yield one
+    one.close()
+
+
+async def test_networks_take_turns_in_the_pool(threads: FairThreadPool) -> None:
+    order: list[str] = []
+    gate = threading.Event()
+    busy = [asyncio.create_task(threads.run("storm", gate.wait))]
+    busy += [asyncio.create_task(threads.run("storm", lambda: order.append("storm") or True)) for _ in range(200)]  # type: ignore[func-returns-value]
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(threads.run(name, lambda name=name: order.append(name))) for name in ("one", "two")]  # type: ignore[misc]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*busy, *others)
+    assert max(order.index("one"), order.index("two")) <= 2, "at most one of each other's before it"
+    assert len(order) == 202
+
+
+async def test_cancelled_work_is_not_started(threads: FairThreadPool) -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+    first = asyncio.create_task(threads.run("a", gate.wait))
+    gone = [asyncio.create_task(threads.run("b", lambda n=n: begun.append(n))) for n in range(100)]  # type: ignore[misc]
+    await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    await asyncio.gather(*gone, return_exceptions=True)
+    assert threads._waiting == {}
+    first.cancel()
+    gate.set()
+    await threads.run("c", lambda: begun.append(-1))
+    assert begun == [-1], "a thread that was not waited for is free again"
+
+
+async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) -> None:
+    wrong: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    begun: list[int] = []
+    gate = threading.Event()
+    first = asyncio.create_task(threads.run("a", gate.wait))
+    second = asyncio.create_task(threads.run("b", lambda: begun.append(1)))
+    await asyncio.sleep(0)
+    threads.close()
+    gate.set()
+    assert await first
+    await asyncio.sleep(0.01)
+    assert (begun, wrong) == ([], [])
+    second.cancel()
+
+
+async def test_an_exception_of_work_is_raised_to_its_requester(threads: FairThreadPool) -> None:
+    def fails() -> None:
+        raise KeyError("PLANTED")
+
+    with pytest.raises(KeyError, match="PLANTED"):
+        await threads.run("a", fails)
+    assert await threads.run("a", lambda: 7) == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no other system has niceness for each thread")
+async def test_threads_of_the_pool_have_lower_priority(threads: FairThreadPool) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    assert await threads.run("a", niceness) == min(niceness() + NICENESS, 19)
+
+
+ADDRESSES = """
+10.0.0.1                10.0.0.1
+::ffff:10.0.0.1         10.0.0.1
+2001:db8:1:2:3:4:5:6    2001:db8:1:2::/64
+2001:db8:1:2:ff::1      2001:db8:1:2::/64
+fe80::1%eth0            fe80::/64
+somewhere               somewhere
+some:where              some:where
+"""
+
+
+@pytest.mark.parametrize("line", ADDRESSES.strip().splitlines())
+def test_network_of_an_address(line: str) -> None:
+    address, network = line.split()
+    assert network_of(address) == network

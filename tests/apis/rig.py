@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.access.authorizer import Authorizer
 from controller.apis.tables import HandlerTable, broker_listener, controller_listener
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -35,11 +35,11 @@ class Unheard:
 class Rig:
     """One controller and its listeners."""
 
-    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, fleet: SimulatedFleet) -> None:
+    def __init__(self, log: InMemoryLog, controller: Controller, api: ControllerApi, brokers: SimulatedBrokers) -> None:
         self.log = log
         self.controller = controller
         self.api = api
-        self.fleet = fleet
+        self.brokers = brokers
         self.listener: HandlerTable = controller_listener(api, {})
         self.broker: HandlerTable = broker_listener(api, {}, 1)
 
@@ -73,17 +73,17 @@ async def rig(
         log.flush()
         await asyncio.sleep(0)  # whoever waits for a disk lets others go on
 
-    fleet = SimulatedFleet(brokers)
-    fleet.default_endpoints = (endpoint,)
+    simulated = SimulatedBrokers(brokers)
+    simulated.default_endpoints = (endpoint,)
     reports = Reports(Unheard(), lambda lines: None, Unheard())
-    controller = Controller(log, fleet, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
+    controller = Controller(log, simulated, boot_id="boot", clock_ms=lambda: next(_clock), flush=flush, reports=reports)
     api = ControllerApi(
         controller, node_id=0, advertised=endpoint, authorizer=authorizer, broker_listeners=broker_listeners
     )
     await controller.start(tuple(sorted((settings or {}).items())), "1.0")
     await controller.decided()
     try:
-        yield Rig(log, controller, api, fleet)
+        yield Rig(log, controller, api, simulated)
     finally:
         await controller.stop()
         log.close()

@@ -8,19 +8,26 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import client_quotas
+from controller.apis import users as users_api
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
-from controller.kafka.messages.create_acls import AclCreation, CreateAclsRequest
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from controller.kafka.messages.describe_acls import DescribeAclsRequest
-from controller.kafka.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from controller.machine.acls import Acls
+from controller.kafka.messages.access import (
+    AclCreation,
+    AlterClientQuotasRequest,
+    ComponentData,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
+from controller.machine.access.acls import Acls
 from controller.machine.errors import ErrorCode
-from events.access import AclsCreated, AclsDeleted, AsksRefused, QuotasChanged
+from events.access import AclsCreated, AclsDeleted, QuotasChanged, RequestsRefused
 from events.catalog import CreateRejected, Event
 from events.codec import decode_event
 from tests.apis.rig import Rig, rig
@@ -52,7 +59,7 @@ async def create(one: Rig, *acls: AclCreation, principal: str = ADMIN) -> list[i
     return [each.error_code for each in answer.results]
 
 
-async def test_an_entry_holds_as_soon_as_it_is_answered_and_until_it_is_deleted() -> None:
+async def test_acl_applies_from_create_until_delete() -> None:
     async with guarded() as one:
         named = MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False)
         denied = await one.call(ApiKey.METADATA, 12, named, BOB)
@@ -82,7 +89,7 @@ def replace_any(wanted: DeleteAclsFilter) -> DeleteAclsFilter:
     )
 
 
-async def test_only_who_may_alter_the_cluster_changes_entries() -> None:
+async def test_acl_changes_need_alter_on_the_cluster() -> None:
     async with guarded() as one:
         assert await create(one, READS, READS, principal=BOB) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
         deleted = await one.call(
@@ -107,7 +114,7 @@ async def test_only_who_may_alter_the_cluster_changes_entries() -> None:
         assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, BOB)).error_code == 0, "alter implies describe"
 
 
-async def test_without_an_authorizer_there_are_no_entries() -> None:
+async def test_acls_without_an_authorizer_are_rejected() -> None:
     async with rig() as one:
         assert await create(one, READS) == [ErrorCode.SECURITY_DISABLED]
         assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY)).error_code == ErrorCode.SECURITY_DISABLED
@@ -116,20 +123,20 @@ async def test_without_an_authorizer_there_are_no_entries() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"resource_type": 0}, {"operation": 99}, {"permission_type": 0}, {"resource_pattern_type": 9}]
 )
-async def test_codes_that_stand_for_nothing_end_the_connection(wrong: dict[str, int]) -> None:
+async def test_unknown_acl_codes_disconnect(wrong: dict[str, int]) -> None:
     fields = {"resource_type": 2, "operation": 3, "permission_type": 3, "resource_pattern_type": 3, **wrong}
     async with guarded() as one:
         with pytest.raises(Disconnect, match=r"unknown .* known are 1 to"):
             await create(one, AclCreation(resource_name="t", principal=BOB, host="*", **fields))
 
 
-async def test_a_broker_sends_changes_away_and_answers_looks() -> None:
+async def test_broker_listener_rejects_acl_changes_with_not_controller() -> None:
     async with guarded() as one:
         answer = await one.call_broker(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=(READS,)))
         assert [each.error_code for each in answer.results] == [ErrorCode.NOT_CONTROLLER]
 
 
-async def test_a_storm_of_refusals_leaves_few_events() -> None:
+async def test_many_denied_requests_write_few_events() -> None:
     async with guarded() as one:
         topics = tuple(CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(300))
         request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
@@ -144,7 +151,7 @@ async def test_a_storm_of_refusals_leaves_few_events() -> None:
         one.controller.refusals.stop()
         await one.controller.decided()
         events = events_of(one)[before:]
-        counted = sum(event.count for event in events if isinstance(event, AsksRefused))
+        counted = sum(event.count for event in events if isinstance(event, RequestsRefused))
         recorded = sum(isinstance(event, CreateRejected) for event in events)
         assert counted + recorded == 2 * 3 * 300, "none is lost"
 
@@ -155,7 +162,7 @@ def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequ
     return AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=(op,)),))
 
 
-async def test_quotas_are_set_shown_and_removed() -> None:
+async def test_alter_and_describe_client_quotas() -> None:
     async with rig() as one:
         for request in (quota(2.5), quota(7.0, None)):
             (entry,) = (await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
@@ -188,15 +195,15 @@ async def test_quotas_are_set_shown_and_removed() -> None:
         ((ComponentData(entity_type="user", match_type=2), ComponentData(entity_type="ip", match_type=2)), 42),
     ],
 )
-async def test_filters_that_mean_nothing_are_refused(components: tuple[ComponentData, ...], code: int) -> None:
+async def test_invalid_quota_filters(components: tuple[ComponentData, ...], code: int) -> None:
     async with rig() as one:
         response = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
         assert (response.error_code, response.entries) == (code, None)
         assert response.error_message
 
 
-async def test_many_quotas_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_quotas, "ENTITIES_PER_COMMAND", 10)
+async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users_api, "ENTITIES_PER_SLICE", 10)
     users = [*(f"u{number}" for number in range(35)), "u3", "u34"]
     async with rig() as one:
         entries = tuple(quota(2.0, user).entries[0] for user in users)
@@ -206,7 +213,7 @@ async def test_many_quotas_of_one_request_are_changed_in_parts(monkeypatch: pyte
         assert {entity[0][1] for entity in one.api.cluster.quotas} == set(users)
 
 
-async def test_over_its_quota_a_user_is_refused_and_the_connection_is_muted() -> None:
+async def test_mutation_quota_exceeded_rejects_and_mutes() -> None:
     async with rig() as one:
         await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(0.001, "ANONYMOUS"))
         topics = (CreatableTopic(name="a", num_partitions=1, replication_factor=1),)

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.api_versions import with_api_versions
-from controller.apis.produce import produce
+from controller.apis.cluster import with_api_versions
+from controller.apis.records import produce_row
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import (
+from controller.kafka.messages.cluster import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from tests.apis.rig import ENDPOINT, rig
 
 
@@ -27,7 +27,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     return MetadataResponse()
 
 
-TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce()}
+TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce_row()}
 SPOKEN = (
     ApiVersion(api_key=0, min_version=0, max_version=13),
     ApiVersion(api_key=3, min_version=0, max_version=3),
@@ -43,7 +43,7 @@ def call(table: dict[int, ApiHandler], version: int, name: str = "me", software:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_ranges_are_those_of_the_table(version: int) -> None:
+def test_api_versions_are_those_of_the_table(version: int) -> None:
     response, _ = call(with_api_versions(TABLE), version)
     assert response == ApiVersionsResponse(api_keys=SPOKEN)
 
@@ -63,7 +63,7 @@ def test_the_ranges_are_those_of_the_table(version: int) -> None:
         ("mé", "1.0", False),
     ],
 )
-def test_names_that_kafka_does_not_take_are_refused_from_version_3(name: str, software: str, taken: bool) -> None:
+def test_invalid_client_software_name_from_version_3(name: str, software: str, taken: bool) -> None:
     for version in (3, 4, 5):
         response, connection = call(with_api_versions(TABLE), version, name, software)
         seen = (connection.software_name, connection.software_version)
@@ -75,7 +75,7 @@ def test_names_that_kafka_does_not_take_are_refused_from_version_3(name: str, so
     assert (response.error_code, connection.software_name) == (0, "unknown")
 
 
-def test_features_from_level_0_are_hidden_from_clients_that_cannot_read_them() -> None:
+def test_features_with_min_level_0_need_version_4() -> None:
     old = SupportedFeatureKey(name="metadata.version", min_version=1, max_version=29)
     new = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
     level = FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
@@ -90,9 +90,7 @@ def test_features_from_level_0_are_hidden_from_clients_that_cannot_read_them() -
     ("cluster_id", "node_id", "code"),
     [("c", 1, 0), (None, -1, 0), ("c", 2, 129), ("other", 1, 129), ("c", -1, 42), (None, 1, 42)],
 )
-def test_a_client_that_expects_another_node_is_to_bootstrap_again(
-    cluster_id: str | None, node_id: int, code: int
-) -> None:
+def test_wrong_cluster_or_node_gets_rebootstrap_required(cluster_id: str | None, node_id: int, code: int) -> None:
     table = with_api_versions(TABLE, is_node=lambda *found: found == ("c", 1))
     request = ApiVersionsRequest(
         client_software_name="me", client_software_version="1.0", cluster_id=cluster_id, node_id=node_id
@@ -102,7 +100,7 @@ def test_a_client_that_expects_another_node_is_to_bootstrap_again(
 
 
 @pytest.mark.parametrize("broker_listeners", [False, True])
-async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_listeners: bool) -> None:
+async def test_expected_node_per_listener(broker_listeners: bool) -> None:
     async with rig(broker_listeners=broker_listeners) as served:
         if broker_listeners:  # at ports of their own
             served.api.advertised = replace(ENDPOINT, port=9099)
@@ -124,7 +122,7 @@ async def test_the_nodes_of_a_listener_are_those_that_clients_find_at_it(broker_
         assert await codes(served.broker, served.api.cluster_id) == {1}
 
 
-async def test_simulated_brokers_have_the_newest_levels_of_features() -> None:
+async def test_finalized_features_of_simulated_brokers() -> None:
     async with rig() as served:
         for table in (served.listener, served.broker):
             request = ApiVersionsRequest(client_software_name="me", client_software_version="1.0")
@@ -136,6 +134,6 @@ async def test_simulated_brokers_have_the_newest_levels_of_features() -> None:
             assert (finalized["metadata.version"], finalized["share.version"]) == (33, 2)
 
 
-def test_the_given_table_is_left_as_it_is() -> None:
+def test_with_api_versions_does_not_modify_the_table() -> None:
     with_api_versions(TABLE)
     assert set(TABLE) == {0, 3}

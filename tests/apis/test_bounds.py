@@ -9,27 +9,16 @@ import msgspec
 import pytest
 
 from controller.access.authorizer import StandardAuthorizer
-from controller.apis import bounds, user_scram_credentials
-from controller.apis.bounds import CHANGES, CHANGES_MAX
+from controller.apis import limits
+from controller.apis import users as users_api
+from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
 from controller.kafka.codec import codec
 from controller.kafka.handling import Disconnect
-from controller.kafka.messages import ApiKey, Message, describe_acls, metadata
-from controller.kafka.messages import alter_client_quotas as quotas
-from controller.kafka.messages import alter_configs as alter
-from controller.kafka.messages import alter_user_scram_credentials as scram
-from controller.kafka.messages import create_acls as acls
-from controller.kafka.messages import create_partitions as partitions
-from controller.kafka.messages import create_topics as creates
-from controller.kafka.messages import delete_acls as acl_deletion
-from controller.kafka.messages import delete_topics as deletes
-from controller.kafka.messages import describe_client_quotas as describe_quotas
-from controller.kafka.messages import describe_configs as describe
-from controller.kafka.messages import describe_topic_partitions as describe_partitions
-from controller.kafka.messages import describe_user_scram_credentials as describe_scram
-from controller.kafka.messages import incremental_alter_configs as incremental
-from controller.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from controller.machine.acls import Acls
+from controller.kafka.messages import ApiKey, Message, access, configs
+from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.machine.access.acls import Acls
 from tests.apis.rig import Rig, rig
 
 POLICY_VIOLATION = 44
@@ -39,42 +28,44 @@ MORE_PARTITIONS = "Excessively large number of additional partitions per request
 MANY = CHANGES_MAX + 1
 
 
-def topics(count: int, **more: Any) -> tuple[creates.CreatableTopic, ...]:
+def topics(count: int, **more: Any) -> tuple[topics_messages.CreatableTopic, ...]:
     """Topics of one partition, or as said."""
     each = {"num_partitions": 1, "replication_factor": 1, **more}
-    return tuple(creates.CreatableTopic(name=f"t{number}", **each) for number in range(count))
+    return tuple(topics_messages.CreatableTopic(name=f"t{number}", **each) for number in range(count))
 
 
-CONFIG = creates.CreatableTopicConfig(name="retention.ms", value="1")
+CONFIG = topics_messages.CreatableTopicConfig(name="retention.ms", value="1")
 TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
-    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(5001)), BATCH),
-    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(2, configs=(CONFIG,) * 5000)), BATCH),
-    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(2, num_partitions=5001)), PARTITIONS),
-    (ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(5001, num_partitions=-1)), PARTITIONS),
-    (ApiKey.DELETE_TOPICS, 5, deletes.DeleteTopicsRequest(topic_names=tuple(map(str, range(MANY)))), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(5001)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(2, configs=(CONFIG,) * 5000)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(2, num_partitions=5001)), PARTITIONS),
+    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(5001, num_partitions=-1)), PARTITIONS),
+    (ApiKey.DELETE_TOPICS, 5, topics_messages.DeleteTopicsRequest(topic_names=tuple(map(str, range(MANY)))), BATCH),
     (
         ApiKey.CREATE_PARTITIONS,
         3,
-        partitions.CreatePartitionsRequest(
-            topics=tuple(partitions.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too"))
+        topics_messages.CreatePartitionsRequest(
+            topics=tuple(
+                topics_messages.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too")
+            )
         ),
         MORE_PARTITIONS,
     ),
     (
         ApiKey.ALTER_CONFIGS,
         2,
-        alter.AlterConfigsRequest(
-            resources=tuple(alter.AlterConfigsResource(resource_type=2, resource_name=str(n)) for n in range(MANY))
+        configs.AlterConfigsRequest(
+            resources=tuple(configs.AlterConfigsResource(resource_type=2, resource_name=str(n)) for n in range(MANY))
         ),
         BATCH,
     ),
     (
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
-        incremental.IncrementalAlterConfigsRequest(
+        configs.IncrementalAlterConfigsRequest(
             resources=(
-                incremental.AlterConfigsResource(
-                    resource_type=2, resource_name="t", configs=(incremental.AlterableConfig(name="a"),) * MANY
+                configs.AlterConfigsResource(
+                    resource_type=2, resource_name="t", configs=(configs.AlterableConfig(name="a"),) * MANY
                 ),
             )
         ),
@@ -83,8 +74,8 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
     (
         ApiKey.CREATE_ACLS,
         3,
-        acls.CreateAclsRequest(
-            creations=(acls.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3),)
+        access.CreateAclsRequest(
+            creations=(access.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3),)
             * MANY
         ),
         BATCH,
@@ -92,20 +83,20 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
     (
         ApiKey.DELETE_ACLS,
         3,
-        acl_deletion.DeleteAclsRequest(filters=(acl_deletion.DeleteAclsFilter(),) * MANY),
+        access.DeleteAclsRequest(filters=(access.DeleteAclsFilter(),) * MANY),
         BATCH,
     ),
     (
         ApiKey.ALTER_CLIENT_QUOTAS,
         1,
-        quotas.AlterClientQuotasRequest(entries=(quotas.EntryData(ops=(quotas.OpData(key="k"),) * MANY),)),
+        access.AlterClientQuotasRequest(entries=(access.EntryData(ops=(access.OpData(key="k"),) * MANY),)),
         BATCH,
     ),
     (
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         0,
-        scram.AlterUserScramCredentialsRequest(
-            deletions=tuple(scram.ScramCredentialDeletion(name=str(n), mechanism=1) for n in range(MANY))
+        access.AlterUserScramCredentialsRequest(
+            deletions=tuple(access.ScramCredentialDeletion(name=str(n), mechanism=1) for n in range(MANY))
         ),
         BATCH,
     ),
@@ -115,13 +106,13 @@ TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
 @pytest.mark.parametrize(
     ("key", "version", "request_", "message"), TOO_LARGE, ids=lambda one: one.name if isinstance(one, ApiKey) else None
 )
-async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
+async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
     key: ApiKey, version: int, request_: Message, message: str
 ) -> None:
     async with rig({"num.partitions": "3"}) as served:
-        there = creates.CreateTopicsRequest(
+        there = topics_messages.CreateTopicsRequest(
             topics=tuple(
-                creates.CreatableTopic(name=name, num_partitions=n, replication_factor=1)
+                topics_messages.CreatableTopic(name=name, num_partitions=n, replication_factor=1)
                 for name, n in (("there", 99), ("there.too", 99))
             )
         )
@@ -135,18 +126,16 @@ async def test_a_request_beyond_kafkas_bounds_is_refused_as_a_whole(
 
 
 @pytest.mark.parametrize(("pattern_type", "code"), [(1, POLICY_VIOLATION), (3, 0)], ids=["wide", "exact"])
-async def test_filters_that_go_through_all_entries_are_bounded(
-    pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bounds, "ENTRIES_LOOKED_AT_MAX", 1000)
+async def test_scanned_acls_are_limited(pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACLS_SCANNED_MAX", 1000)
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
-        entry = acls.AclCreation(
+        entry = access.AclCreation(
             resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
         )
         created = tuple(msgspec.structs.replace(entry, resource_name=f"t{number}") for number in range(100))
-        await served.call(ApiKey.CREATE_ACLS, 3, acls.CreateAclsRequest(creations=created))
+        await served.call(ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=created))
         filters = tuple(
-            acl_deletion.DeleteAclsFilter(
+            access.DeleteAclsFilter(
                 resource_type_filter=2,
                 resource_name_filter=f"t{number}",
                 pattern_type_filter=pattern_type,
@@ -155,41 +144,41 @@ async def test_filters_that_go_through_all_entries_are_bounded(
             )
             for number in range(11)
         )
-        answer = await served.call(ApiKey.DELETE_ACLS, 3, acl_deletion.DeleteAclsRequest(filters=filters))
+        answer = await served.call(ApiKey.DELETE_ACLS, 3, access.DeleteAclsRequest(filters=filters))
         assert {each.error_code for each in answer.filter_results} == {code}
         assert {len(each.matching_acls) for each in answer.filter_results} == {0 if code else 1}
 
 
-def test_every_api_that_changes_things_has_a_row_here() -> None:
+def test_every_mutating_api_has_a_limit() -> None:
     assert {key for key, *_ in TOO_LARGE} == CHANGES
 
 
-async def test_what_kafka_allows_at_once_is_done() -> None:
+async def test_request_at_kafkas_limit_is_accepted() -> None:
     async with rig() as served:
-        answer = await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(4000)))
+        answer = await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(4000)))
         assert {topic.error_code for topic in answer.topics} == {0}
-        wanted = tuple(partitions.CreatePartitionsTopic(name=f"t{number}", count=3) for number in range(4000))
-        grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, partitions.CreatePartitionsRequest(topics=wanted))
+        wanted = tuple(topics_messages.CreatePartitionsTopic(name=f"t{number}", count=3) for number in range(4000))
+        grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, topics_messages.CreatePartitionsRequest(topics=wanted))
         assert {topic.error_code for topic in grown.results} == {0}
 
 
-async def test_configs_of_one_resource_are_described_once() -> None:
+async def test_describe_configs_merges_equal_resources() -> None:
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(1)))
-        resource = describe.DescribeConfigsResource(resource_type=2, resource_name="t0")
-        request = describe.DescribeConfigsRequest(resources=(resource,) * 50_000)
+        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
+        resource = configs.DescribeConfigsResource(resource_type=2, resource_name="t0")
+        request = configs.DescribeConfigsRequest(resources=(resource,) * 50_000)
         answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
         assert len(answer.results) == 1
         assert len(answer.results[0].configs) > 20
 
 
-async def test_descriptions_beyond_the_bound_of_an_answer_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "ANSWER_BYTES_MAX", 20_000)
+async def test_describe_configs_response_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "RESPONSE_BYTES_MAX", 20_000)
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(100)))
+        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(100)))
         names = [f"t{number}" for number in range(100)]
-        resources = tuple(describe.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
-        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, describe.DescribeConfigsRequest(resources=resources))
+        resources = tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
+        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, configs.DescribeConfigsRequest(resources=resources))
         frame = codec.encode_response(ApiKey.DESCRIBE_CONFIGS, 4, 1, answer)
         _, read = codec.decode_response(ApiKey.DESCRIBE_CONFIGS, 4, frame[4:])
         results = read.results  # type: ignore[attr-defined]
@@ -220,37 +209,36 @@ LONG: list[tuple[ApiKey, int, Message]] = [
     (
         ApiKey.METADATA,
         12,
-        metadata.MetadataRequest(
-            topics=tuple(metadata.MetadataRequestTopic(name=name) for name in NAMES), allow_auto_topic_creation=False
+        topics_messages.MetadataRequest(
+            topics=tuple(topics_messages.MetadataRequestTopic(name=name) for name in NAMES),
+            allow_auto_topic_creation=False,
         ),
     ),
     (
         ApiKey.DESCRIBE_CONFIGS,
         4,
-        describe.DescribeConfigsRequest(
-            resources=tuple(describe.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES)
+        configs.DescribeConfigsRequest(
+            resources=tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES)
         ),
     ),
     (
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         0,
-        describe_partitions.DescribeTopicPartitionsRequest(
-            topics=tuple(describe_partitions.TopicRequest(name=name) for name in NAMES)
+        topics_messages.DescribeTopicPartitionsRequest(
+            topics=tuple(topics_messages.TopicRequest(name=name) for name in NAMES)
         ),
     ),
     (
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         0,
-        describe_scram.DescribeUserScramCredentialsRequest(
-            users=tuple(describe_scram.UserName(name=name) for name in NAMES)
-        ),
+        access.DescribeUserScramCredentialsRequest(users=tuple(access.UserName(name=name) for name in NAMES)),
     ),
     (
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         1,
-        incremental.IncrementalAlterConfigsRequest(
+        configs.IncrementalAlterConfigsRequest(
             resources=tuple(
-                incremental.AlterConfigsResource(resource_type=4, resource_name=str(number))
+                configs.AlterConfigsResource(resource_type=4, resource_name=str(number))
                 for number in range(10, CHANGES_MAX)
             )
         ),
@@ -259,19 +247,19 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 
 
 @pytest.mark.parametrize(("key", "version", "request_"), LONG, ids=[key.name for key, *_ in LONG])
-async def test_others_have_their_turn_while_a_long_answer_is_made(key: ApiKey, version: int, request_: Message) -> None:
+async def test_long_response_does_not_block_the_loop(key: ApiKey, version: int, request_: Message) -> None:
     async with rig() as served:
         assert await turns_taken(served, key, version, request_) > 30
 
 
-async def test_others_have_their_turn_while_very_many_quotas_are_described() -> None:
+async def test_describe_many_quotas_does_not_block_the_loop() -> None:
     async with rig() as served:
-        rate = (quotas.OpData(key="producer_byte_rate", value=1.0),)
-        users = [quotas.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
-        entries = tuple(quotas.EntryData(entity=(user,), ops=rate) for user in users)
-        request = quotas.AlterClientQuotasRequest(entries=entries)
+        rate = (access.OpData(key="producer_byte_rate", value=1.0),)
+        users = [access.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
+        entries = tuple(access.EntryData(entity=(user,), ops=rate) for user in users)
+        request = access.AlterClientQuotasRequest(entries=entries)
         await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
-        everything = describe_quotas.DescribeClientQuotasRequest()
+        everything = access.DescribeClientQuotasRequest()
         assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
         answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
         frame = codec.encode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, 1, answer)
@@ -279,15 +267,15 @@ async def test_others_have_their_turn_while_very_many_quotas_are_described() -> 
         assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
 
 
-async def test_others_have_their_turn_while_very_many_entries_are_described() -> None:
+async def test_describe_many_acls_does_not_block_the_loop() -> None:
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
-        entry = acls.AclCreation(
+        entry = access.AclCreation(
             resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
         )
         names = [f"t{number:04}" for number in range(5000)]
         created = tuple(msgspec.structs.replace(entry, resource_name=name) for name in names)
-        await served.call(ApiKey.CREATE_ACLS, 3, acls.CreateAclsRequest(creations=created))
-        everything = describe_acls.DescribeAclsRequest(
+        await served.call(ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=created))
+        everything = access.DescribeAclsRequest(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
         )
         assert await turns_taken(served, ApiKey.DESCRIBE_ACLS, 3, everything) >= 10
@@ -297,13 +285,15 @@ async def test_others_have_their_turn_while_very_many_entries_are_described() ->
         assert [(each.resource_name, len(each.acls)) for each in read.resources] == [(name, 1) for name in names]
 
 
-async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None:
+async def test_cursor_beyond_the_last_partition() -> None:
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(3, num_partitions=9)))
+        await served.call(
+            ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(3, num_partitions=9))
+        )
 
         async def page(index: int) -> list[tuple[str, int]]:
-            cursor = describe_partitions.Cursor(topic_name="t0", partition_index=index)
-            request = describe_partitions.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
+            cursor = topics_messages.Cursor(topic_name="t0", partition_index=index)
+            request = topics_messages.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
             answer = await served.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
             return [(each.name, len(each.partitions)) for each in answer.topics]
 
@@ -312,11 +302,11 @@ async def test_a_cursor_behind_the_last_partition_makes_no_page_longer() -> None
         assert await page(-1) == [], "it is refused, as in Kafka"
 
 
-async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
+async def test_metadata_of_a_repeated_topic_is_returned_once() -> None:
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, creates.CreateTopicsRequest(topics=topics(1)))
-        wanted = tuple(metadata.MetadataRequestTopic(name=f"t{number % 2}") for number in range(1001))
-        request = metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
+        wanted = tuple(topics_messages.MetadataRequestTopic(name=f"t{number % 2}") for number in range(1001))
+        request = topics_messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         answer = await served.call(ApiKey.METADATA, 12, request)
         frame = codec.encode_response(ApiKey.METADATA, 12, 1, answer)
         _, read = codec.decode_response(ApiKey.METADATA, 12, frame[4:])
@@ -325,35 +315,35 @@ async def test_a_topic_is_shown_once_however_often_it_is_named() -> None:
         assert len(answer.topics) == 2
 
 
-async def test_one_metadata_request_creates_a_bounded_number_of_topics() -> None:
+async def test_auto_creations_of_one_request_are_limited() -> None:
     async with rig({"auto.create.topics.enable": "true"}) as served:
         wanted = tuple(
-            metadata.MetadataRequestTopic(name=f"auto{number}") for number in range(CREATED_AT_ONCE_MAX + 500)
+            topics_messages.MetadataRequestTopic(name=f"auto{number}") for number in range(CREATED_AT_ONCE_MAX + 500)
         )
-        await served.call(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=wanted))
+        await served.call(ApiKey.METADATA, 12, topics_messages.MetadataRequest(topics=wanted))
         await served.controller.decided()
         assert served.controller.store.durable_counts.topics == CREATED_AT_ONCE_MAX
-        await served.call(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=wanted))
+        await served.call(ApiKey.METADATA, 12, topics_messages.MetadataRequest(topics=wanted))
         await served.controller.decided()
         assert served.controller.store.durable_counts.topics == len(wanted)
 
 
-async def test_a_refusal_to_produce_does_not_answer_any_number_of_partitions() -> None:
+async def test_produce_of_too_many_partitions_disconnects() -> None:
     async with rig() as served:
         data = tuple(PartitionProduceData(index=number) for number in range(10_000))
         request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
-        with pytest.raises(Disconnect, match="at most 10000 partitions"):
+        with pytest.raises(Disconnect, match="At most 10000 partitions"):
             await served.call(ApiKey.PRODUCE, 9, request)
 
 
-async def test_many_users_of_one_request_are_changed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_scram_credentials, "USERS_PER_SLICE", 10)
+async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users_api, "USERS_PER_SLICE", 10)
     keys: dict[str, Any] = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
     users = [*(f"u{number}" for number in range(35)), "u3"]
     async with rig() as one:
-        request = scram.AlterUserScramCredentialsRequest(
-            deletions=(scram.ScramCredentialDeletion(name="u34", mechanism=1),),
-            upsertions=tuple(scram.ScramCredentialUpsertion(name=user, **keys) for user in users),
+        request = access.AlterUserScramCredentialsRequest(
+            deletions=(access.ScramCredentialDeletion(name="u34", mechanism=1),),
+            upsertions=tuple(access.ScramCredentialUpsertion(name=user, **keys) for user in users),
         )
         answer = await one.call(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request)
         codes = {each.user: each.error_code for each in answer.results}

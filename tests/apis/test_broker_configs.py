@@ -1,4 +1,4 @@
-"""Configs of brokers on a simulated fleet: shown as Kafka shows them, changed where Kafka lets them, and counted."""
+"""Configs of brokers of simulated brokers: shown as Kafka shows them, changed where Kafka lets them, and counted."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pytest
 
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.alter_configs import AlterableConfig as Replacement
-from controller.kafka.messages.alter_configs import AlterConfigsRequest
-from controller.kafka.messages.alter_configs import AlterConfigsResource as Replaced
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.incremental_alter_configs import (
+from controller.kafka.messages.configs import (
     AlterableConfig,
+    AlterConfigsRequest,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from controller.machine.configs.changes import OpType
-from controller.machine.configs.resource_configs import LISTS
+from controller.kafka.messages.configs import AlterableConfig as Replacement
+from controller.kafka.messages.configs import AlterConfigsResource as Replaced
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
+from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from events.catalog import LeaderElected, ResourceConfigsChanged
@@ -74,7 +74,7 @@ def changes(a: Rig) -> list[tuple[str, dict[str, str]]]:
     return [(event.name, dict(event.configs)) for event in events if isinstance(event, ResourceConfigsChanged)]
 
 
-async def test_every_config_of_a_broker_is_shown() -> None:
+async def test_describe_all_configs_of_a_broker() -> None:
     async with rig({"num.partitions": "3", "log.retention.hours": "24"}) as a:
         a.api.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
         for broker in ("1", "2", "3"):
@@ -95,7 +95,7 @@ async def test_every_config_of_a_broker_is_shown() -> None:
         assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, STATIC)
 
 
-async def test_of_all_brokers_only_what_is_dynamic_is_shown() -> None:
+async def test_describe_cluster_wide_dynamic_configs() -> None:
     async with rig({"num.partitions": "3"}) as a:
         assert (await described(a, "")).configs == ()
         assert await altered(a, "", ("log.retention.ms", SET, "+5")) == (0, None)
@@ -104,7 +104,7 @@ async def test_of_all_brokers_only_what_is_dynamic_is_shown() -> None:
 
 
 @pytest.mark.parametrize("name", ["9", "-1", "one", "01", "9" * 5000])
-async def test_other_names_are_refused(name: str) -> None:
+async def test_invalid_broker_ids(name: str) -> None:
     async with rig() as a:
         found = await described(a, name)
         assert found.error_code == 42
@@ -118,7 +118,7 @@ async def test_other_names_are_refused(name: str) -> None:
         assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
 
 
-async def test_a_node_has_one_logger_which_has_the_level_of_the_settings() -> None:
+async def test_describe_broker_logger() -> None:
     async with rig() as a:
         (root,) = (await described(a, "1", kind=LOGGER)).configs
         assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
@@ -135,7 +135,7 @@ async def test_a_node_has_one_logger_which_has_the_level_of_the_settings() -> No
             assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
 
 
-async def test_one_goes_before_all_and_all_before_the_settings() -> None:
+async def test_precedence_of_dynamic_and_static_configs() -> None:
     async with rig({"log.retention.ms": "4"}) as a:
         assert await altered(a, "", ("log.retention.ms", SET, "5")) == (0, None)
         assert await altered(a, "2", ("log.retention.ms", SET, "6")) == (0, None)
@@ -205,7 +205,7 @@ REFUSED = (
         "Invalid value zip for configuration compression.type: String must be one",
     ),
     ("", "compression.gzip.level", SET, "0", 42, "Invalid value 0 for configuration compression.gzip.level: Value m"),
-    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners of simulated brokers cannot be"),
+    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners cannot be altered for simulated"),
     (
         "",
         "sasl.enabled.mechanisms",
@@ -231,7 +231,7 @@ REFUSED = (
         "These security configs can be dynamically updated only per-listener",
     ),
     ("1", "listener.name.a.ssl.keystore.password", SET, "hush", 42, "ssl.keystore.password is a secret, which simul"),
-    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers have no use f"),
+    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers do not use; i"),
     ("", "principal.builder.class", SET, "x", 42, "Invalid value x for configuration principal.builder.class: Class"),
     (
         "",
@@ -267,7 +267,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("name", "key", "op", "value", "code", "message"), REFUSED)
-async def test_what_kafka_does_not_take_is_refused_in_its_words(
+async def test_invalid_broker_configs_have_kafkas_message(
     name: str, key: str, op: OpType, value: str | None, code: int, message: str
 ) -> None:
     async with rig() as a:
@@ -289,7 +289,7 @@ async def test_what_kafka_does_not_take_is_refused_in_its_words(
         ("", "nonsense", SET, "kept, as Kafka keeps it", "kept, as Kafka keeps it"),
     ],
 )
-async def test_what_kafka_takes_is_taken(name: str, key: str, op: OpType, value: str, after: str) -> None:
+async def test_valid_broker_configs(name: str, key: str, op: OpType, value: str, after: str) -> None:
     async with rig() as a:
         assert await altered(a, name, (key, op, value), dry=True) == (0, None)
         assert changes(a) == []
@@ -299,7 +299,7 @@ async def test_what_kafka_takes_is_taken(name: str, key: str, op: OpType, value:
         assert config.is_sensitive == (key == "nonsense")
 
 
-async def test_the_older_request_replaces_all() -> None:
+async def test_alter_configs_replaces_all() -> None:
     async with rig() as a:
         assert await altered(a, "1", ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")) == (0, None)
         configs = (Replacement(name="compression.type", value="lz4"),)
@@ -309,7 +309,7 @@ async def test_the_older_request_replaces_all() -> None:
         assert changes(a)[-1] == ("1", {"compression.type": "lz4"})
 
 
-async def test_permissions_are_those_of_the_cluster_and_come_first() -> None:
+async def test_broker_configs_need_cluster_permissions() -> None:
     async with rig(authorizer=Granted(("DescribeConfigs", "Cluster", "kafka-cluster"))) as a:
         assert (await described(a, "1", principal=BOB)).error_code == 0
         for key in ("log.retention.ms", "num.partitions"):
@@ -321,15 +321,15 @@ async def test_permissions_are_those_of_the_cluster_and_come_first() -> None:
         assert (await described(a, "nine", principal=BOB)).error_code == 31
 
 
-async def test_an_unclean_election_that_all_brokers_allow_is_held_at_once() -> None:
+async def test_enabling_unclean_leader_election_elects_at_once() -> None:
     async with rig(brokers=2) as a:
         assert (await created(a, "t", factor=2)).error_code == 0
         for broker in (1, 2):
-            a.fleet.stop_broker(broker)
+            a.brokers.stop_broker(broker)
             await reviewed(a)
         first = a.api.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
         assert first.leader == -1
-        a.fleet.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
+        a.brokers.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
         await reviewed(a)
         assert await altered(a, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
         await reviewed(a)
@@ -338,7 +338,7 @@ async def test_an_unclean_election_that_all_brokers_allow_is_held_at_once() -> N
         assert [e.reason for e in elected if isinstance(e, LeaderElected)][-1].startswith("unclean election")
 
 
-def test_the_lists_are_those_of_the_table() -> None:
+def test_list_configs_match_the_table() -> None:
     listed = {
         name: row.default
         for name, row in BROKER_CONFIGS.items()
@@ -348,7 +348,7 @@ def test_the_lists_are_those_of_the_table() -> None:
     assert {name: text for name, text in LISTS.items() if name not in own} == listed
 
 
-def test_what_topics_inherit_is_said_alike_in_both_tables() -> None:
+def test_topic_synonyms_match_in_both_tables() -> None:
     for row in TOPIC_CONFIGS:
         for synonym in row.synonyms:
             known = BROKER_CONFIGS[synonym.name]

@@ -6,13 +6,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from controller.apis.cluster_configs import RESOURCES_AT_ONCE, to_brokers
-from controller.brokers.cluster.wire import ClusterUnreachable
+from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
+from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.codec.codec import decode_request, encode_response, parse_header
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersion
-from controller.kafka.messages.describe_configs import (
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -60,7 +60,7 @@ async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: 
     return [(each.resource_name, each.error_code, len(each.configs)) for each in answer.results], answer.results
 
 
-async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -> None:
+async def test_broker_configs_are_forwarded_to_the_broker() -> None:
     async with rig() as a:
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
@@ -68,16 +68,16 @@ async def test_what_is_about_a_broker_goes_to_it_and_comes_back_in_its_place() -
         assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
 
 
-async def test_of_brokers_that_are_not_there_many_go_on_together() -> None:
+async def test_configs_of_unknown_brokers_are_forwarded_in_batches() -> None:
     async with rig() as a:
         brokers = Brokers()
-        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_AT_ONCE)]
+        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
         rows, _ = await described(a, brokers, *((BROKER, name) for name in names))
         assert rows == [(name, 0, 1) for name in names]
-        assert brokers.came == [(None, names[:RESOURCES_AT_ONCE]), (None, names[RESOURCES_AT_ONCE:])]
+        assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
 
 
-async def test_this_node_answers_for_itself() -> None:
+async def test_own_node_configs_are_not_forwarded() -> None:
     async with rig(broker_listeners=True) as a:
         brokers = Brokers()
         ((name, code, shown),), _ = await described(a, brokers, (BROKER, "0"))
@@ -85,23 +85,23 @@ async def test_this_node_answers_for_itself() -> None:
         assert shown > 300
 
 
-async def test_the_oldest_version_learns_which_are_defaults() -> None:
+async def test_is_default_in_version_0() -> None:
     async with rig() as a:
         _, (result,) = await described(a, Brokers(), (BROKER, "1"), version=0)
         assert result.configs[0].is_default
 
 
-async def test_nothing_is_passed_for_whom_it_is_not_allowed() -> None:
+async def test_denied_configs_are_not_forwarded() -> None:
     async with rig(authorizer=Granted()) as a:
         brokers = Brokers()
         rows, _ = await described(a, brokers, (BROKER, "1"), principal=BOB)
         assert (rows, brokers.came) == ([("1", 31, 0)], [])
 
 
-async def test_a_broker_that_does_not_answer_is_said_of_it_alone() -> None:
+async def test_unreachable_broker_fails_only_its_own_resources() -> None:
     async with rig() as a:
         brokers = Brokers()
         brokers.silent = True
         rows, (_, failed) = await described(a, brokers, (TOPIC, "missing"), (BROKER, "1"))
         assert rows == [("missing", 3, 0), ("1", 7, 0)]
-        assert failed.error_message == "The broker does not answer: nobody there"
+        assert failed.error_message == "The broker did not respond: nobody there"

@@ -6,7 +6,7 @@ import pytest
 
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from events.catalog import CreateRejected
 from events.codec import decode_event
 from tests.apis.rig import Rig, rig
@@ -33,7 +33,7 @@ def rejected(a: Rig) -> list[tuple[str, str]]:
         ((PLAIN, ASSIGNED_TWICE), [("both", "validation:counts-and-assignment")]),
     ],
 )
-async def test_such_a_request_is_logged_and_its_client_disconnected(
+async def test_version_0_disconnects_after_an_invalid_request(
     topics: tuple[CreatableTopic, ...], logged: list[tuple[str, str]]
 ) -> None:
     async with rig() as a:
@@ -43,7 +43,7 @@ async def test_such_a_request_is_logged_and_its_client_disconnected(
         assert a.api.store.durable_named("plain") is None, "nothing of such a request is created"
 
 
-async def test_later_versions_refuse_the_topic_alone() -> None:
+async def test_later_versions_reject_only_the_invalid_topic() -> None:
     async with rig() as a:
         request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
         answer = await a.call(ApiKey.CREATE_TOPICS, 1, request)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.incremental_alter_configs import (
+from controller.kafka.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from controller.machine.configs.changes import OpType
@@ -34,7 +35,7 @@ async def altered(a: Rig, name: str, value: str, principal: str = "User:ANONYMOU
     return done.error_code, done.error_message
 
 
-async def test_every_config_of_a_group_is_shown_with_where_it_comes_from() -> None:
+async def test_describe_group_configs_with_sources() -> None:
     async with rig() as a:
         found = await described(a, "g")
         assert [each.name for each in found.configs] == [
@@ -50,7 +51,7 @@ async def test_every_config_of_a_group_is_shown_with_where_it_comes_from() -> No
         assert (other.value, other.config_source) == ("46000", STATIC)
 
 
-async def test_a_group_needs_a_name() -> None:
+async def test_group_configs_need_a_name() -> None:
     async with rig() as a:
         found = await described(a, "")
         assert (found.error_code, found.error_message) == (42, "Group name must not be empty")

@@ -1,4 +1,4 @@
-"""Simulated brokers: delay, failure, restart, joining, on a controller of their own."""
+"""Simulated brokers: delay, failure, restart, joining."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ async def test_brokers_register_in_three_racks_in_turn() -> None:
 
 
 @on_virtual_time
-async def test_endpoints_are_those_of_the_brokers_or_the_default() -> None:
+async def test_advertised_endpoints_of_brokers() -> None:
     stage = Stage()
     own = Endpoint("PLAINTEXT", "localhost", 19092)
-    stage.fleet.endpoints[BrokerId(2)] = own
+    stage.brokers.endpoints[BrokerId(2)] = own
     await stage.start()
     endpoints = {event.broker_id: event.endpoints for event in stage.events(BrokerRegistered)}
-    assert endpoints[BrokerId(1)] == stage.fleet.default_endpoints
+    assert endpoints[BrokerId(1)] == stage.brokers.default_endpoints
     assert endpoints[BrokerId(2)] == (own,)
 
 
 @on_virtual_time
 async def test_a_create_waits_for_the_slowest_live_broker() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(1, 200)
-    stage.fleet.set_delay(3, 700)
+    stage.brokers.set_delay(1, 200)
+    stage.brokers.set_delay(3, 700)
     [answer] = await stage.create("a")
     assert (answer.code, answer.waited_ms) == (0, 700)
-    stage.fleet.set_delay(3, 0)
+    stage.brokers.set_delay(3, 0)
     [answer] = await stage.create("b")
     assert (answer.code, answer.waited_ms) == (0, 200)
 
@@ -65,12 +65,12 @@ async def test_a_create_waits_for_the_slowest_live_broker() -> None:
 async def test_a_stopped_broker_leads_nothing_and_comes_back_in_sync() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=6, replication_factor=3)
-    stage.fleet.stop_broker(2)
+    stage.brokers.stop_broker(2)
     await stage.settle()
     assert live(stage) == (1, 3)
     assert in_sync(stage, "a") == [{1, 3}] * 6
     assert {partition.leader for partition in topic(stage, "a").partitions} == {1, 3}
-    stage.fleet.start_broker(2)
+    stage.brokers.start_broker(2)
     await stage.settle()
     assert in_sync(stage, "a") == [{1, 2, 3}] * 6
     assert {event.reason for event in stage.events(IsrChanged)} >= {"reported by the leader"}
@@ -78,17 +78,17 @@ async def test_a_stopped_broker_leads_nothing_and_comes_back_in_sync() -> None:
 
 
 @on_virtual_time
-async def test_the_last_in_sync_leads_again_when_it_is_back() -> None:
+async def test_the_last_in_sync_replica_leads_again_when_it_returns() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=2)
     first, second = topic(stage, "a").partitions[0].replicas
-    stage.fleet.stop_broker(second)
+    stage.brokers.stop_broker(second)
     await stage.settle()
-    stage.fleet.stop_broker(first)
-    stage.fleet.start_broker(second)
+    stage.brokers.stop_broker(first)
+    stage.brokers.start_broker(second)
     await stage.settle()
     assert topic(stage, "a").partitions[0].leader == -1, "the second may have missed records"
-    stage.fleet.start_broker(first)
+    stage.brokers.start_broker(first)
     await stage.settle()
     assert topic(stage, "a").partitions[0].leader == first
     assert in_sync(stage, "a") == [{first, second}]
@@ -99,12 +99,12 @@ async def test_several_stop_and_start_at_once() -> None:
     stage = await Stage(brokers=5).start()
     await stage.create("a", num_partitions=10, replication_factor=3)
     for broker_id in (1, 2, 3, 4, 5):
-        stage.fleet.stop_broker(broker_id)
+        stage.brokers.stop_broker(broker_id)
     await stage.settle()
     assert live(stage) == ()
     assert codes(await stage.create("b")) == [38], "nobody to place it on"
     for broker_id in (5, 4, 3, 2, 1):
-        stage.fleet.start_broker(broker_id)
+        stage.brokers.start_broker(broker_id)
     await stage.settle()
     for partition in topic(stage, "a").partitions:
         assert set(partition.isr) == set(partition.replicas)
@@ -115,8 +115,8 @@ async def test_several_stop_and_start_at_once() -> None:
 @on_virtual_time
 async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
     stage = await Stage().start()
-    stage.fleet.stop_broker(3)
-    four, five = stage.fleet.add(), stage.fleet.add("far")
+    stage.brokers.stop_broker(3)
+    four, five = stage.brokers.add(), stage.brokers.add("far")
     assert (four.broker_id, four.rack, five.broker_id, five.rack) == (4, "rack-a", 5, "far")
     assert codes(await stage.create("a", replication_factor=4)) == [0]
     assert live(stage) == (1, 2, 4, 5)
@@ -125,10 +125,10 @@ async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
 @on_virtual_time
 async def test_a_broker_that_joins_with_a_delay_still_confirms() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(1, 1_000)
+    stage.brokers.set_delay(1, 1_000)
     request = stage.create("a")
     await stage.settle(0.5)
-    stage.fleet.add()
+    stage.brokers.add()
     [answer] = await request
     assert (answer.code, answer.waited_ms) == (0, 1_000), "the new one knows all of the log"
 
@@ -141,11 +141,11 @@ def test_placeholders_are_filled_as_brokers_join(together: bool) -> None:
         await stage.start()
         assert codes(await stage.create("a", num_partitions=4, replication_factor=3)) == [0]
         assert {partition.replicas for partition in topic(stage, "a").partitions} == {(1, -1, -2)}
-        stage.fleet.add()
+        stage.brokers.add()
         if not together:
             await stage.settle()
             assert in_sync(stage, "a") == [{1, 2}] * 4, "the first that joins, and in sync soon after"
-        stage.fleet.add()
+        stage.brokers.add()
         await stage.settle()
         assert in_sync(stage, "a") == [{1, 2, 3}] * 4
         assert len(stage.events(PlaceholderFilled)) == 8
@@ -155,20 +155,20 @@ def test_placeholders_are_filled_as_brokers_join(together: bool) -> None:
 
 
 @on_virtual_time
-async def test_a_report_that_comes_too_late_is_made_again() -> None:
+async def test_a_stale_isr_report_is_repeated() -> None:
     """The leader reports 2 and 3 in sync, but 3 is fenced before that is decided: 2 must not wait for 3."""
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=3)
     leader, *followers = topic(stage, "a").partitions[0].replicas
     for follower in followers:
-        stage.fleet.stop_broker(follower)
+        stage.brokers.stop_broker(follower)
     await stage.settle()
     assert in_sync(stage, "a") == [{leader}]
     stage.hold_syncs()
     for follower in followers:
-        stage.fleet.start_broker(follower)
+        stage.brokers.start_broker(follower)
     await stage.settle()
-    stage.fleet.stop_broker(followers[1])
+    stage.brokers.stop_broker(followers[1])
     stage.release_syncs()
     await stage.settle()
     assert in_sync(stage, "a") == [{leader, followers[0]}]
@@ -176,13 +176,13 @@ async def test_a_report_that_comes_too_late_is_made_again() -> None:
 
 
 @on_virtual_time
-async def test_what_a_broker_had_yet_to_apply_goes_with_it() -> None:
+async def test_a_stopped_broker_loses_unapplied_metadata() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 1_000)
+    stage.brokers.set_delay(3, 1_000)
     request = stage.create("a")
     await stage.settle(0.5)
-    stage.fleet.stop_broker(3)
-    stage.fleet.start_broker(3)
+    stage.brokers.stop_broker(3)
+    stage.brokers.start_broker(3)
     [answer] = await request
     assert answer.waited_ms == 1_500, "it began anew"
 
@@ -191,27 +191,27 @@ async def test_what_a_broker_had_yet_to_apply_goes_with_it() -> None:
 async def test_a_stopped_broker_can_be_stopped_and_a_running_one_started() -> None:
     stage = await Stage().start()
     end = stage.log.next_offset
-    stage.fleet.start_broker(1)
+    stage.brokers.start_broker(1)
     await stage.settle()
     assert stage.log.next_offset == end
-    stage.fleet.stop_broker(1)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle()
     assert live(stage) == (2, 3)
 
 
 @on_virtual_time
-async def test_a_broker_that_is_not_there() -> None:
+async def test_an_unknown_broker() -> None:
     stage = await Stage(brokers=2).start()
-    for action in (stage.fleet.stop_broker, stage.fleet.start_broker, lambda n: stage.fleet.set_delay(n, 1)):
-        with pytest.raises(UnknownBroker, match=r"there is no simulated broker 9; known are 1, 2"):
+    for action in (stage.brokers.stop_broker, stage.brokers.start_broker, lambda n: stage.brokers.set_delay(n, 1)):
+        with pytest.raises(UnknownBroker, match=r"no simulated broker 9; known: 1, 2"):
             action(9)
 
 
 @on_virtual_time
-async def test_nothing_is_left_after_the_end() -> None:
+async def test_no_timer_is_left_after_stop() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(1, 60_000)
+    stage.brokers.set_delay(1, 60_000)
     stage.create("a", timeout_ms=0)
     await stage.settle()
     await stage.controller.stop()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from events.logs.heads import Head, HeadSigner
+from events.logs.tree_heads import Head, HeadSigner
 
 
 def change_value(proof: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ def stopped(tmp_path: Path) -> Path:
             await one.create("v", num_partitions=1)
             await one.create("u", num_partitions=2)
             await one.create("u", 409)
-            await one.request("DELETE", "/topics/v")
+            await one.request("DELETE", "/v1/topics/v")
         log.close()
 
     asyncio.run(live())

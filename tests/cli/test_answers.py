@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.cli.sources import http
+from controller.cli import backend
 from tests.cli.commands import Run, open_log
 from tests.http.service import service
 from tests.support.topicwright import COMMAND
@@ -60,7 +60,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     ]
     async with service(log=log) as one:
         await one.create("a.t", num_partitions=2)
-        await one.request("DELETE", "/topics/a.t")
+        await one.request("DELETE", "/v1/topics/a.t")
         await one.create("a.t", num_partitions=2)
         address = f"127.0.0.1:{one.port}"
         online = [await asyncio.to_thread(run, *command, "--http", address) for command in commands]
@@ -71,7 +71,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
     assert "--http HOST:PORT" in locked.err
     assert [one.code for one in online] == [0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 2]
     for command, seen in zip(commands, online, strict=True):
-        assert run(*command, "--data", tmp_path / "data") == seen, command
+        assert await asyncio.to_thread(run, *command, "--data", tmp_path / "data") == seen, command
 
 
 async def test_no_service_and_another_service_have_different_errors(run: Run) -> None:
@@ -98,7 +98,7 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
 async def test_an_answer_that_never_ends_is_an_error(
     run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes, command: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(http, "_ANSWER_BYTES_MAX", 4 << 20)
+    monkeypatch.setattr(backend, "_ANSWER_BYTES_MAX", 4 << 20)
 
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -119,10 +119,10 @@ async def test_an_answer_that_never_ends_is_an_error(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("worker", "Decide, over Kafka"),
+        ("worker", "Decide commands, with the log in Kafka"),
         ("join", "of a Kafka cluster"),
-        ("adopt", "from Kafka's own"),
-        ("handback", "to Kafka's own"),
+        ("adopt", "from Kafka's controller"),
+        ("handback", "to Kafka's controller"),
         ("replay", "with Spark"),
     ],
 )
@@ -133,33 +133,33 @@ def test_help_writes_names_as_they_are(command: str, says: str, run: Run) -> Non
 # arguments | what standard error says
 MISUSE = """
 topic create --dry-run                  | the following arguments are required: NAME
-topic create t --dry-run --timeout-ms 3 | a dry run waits for nothing: it goes without --timeout-ms
+topic create t --dry-run --timeout-ms 3 | --dry-run does not wait: it does not go with --timeout-ms
 topic create t --config retention       | argument --config: 'retention' is not KEY=VALUE
 topic create t --partitions many        | argument --partitions: invalid int value: 'many'
-topic alter t                           | say what to change: --config KEY=VALUE or --delete-config KEY
-replay explain d t --limit 3            | there is no flag --limit
+topic alter t                           | nothing to change: give --config KEY=VALUE or --delete-config KEY
+replay explain d t --limit 3            | unknown flag --limit
 topic grow t                            | the following arguments are required: --partitions
-topic shrink t                          | 'shrink' is not known; say one of create, delete, alter, grow
-topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: say an offset (1234)
+topic shrink t                          | unknown value 'shrink'; allowed: create, delete, alter, grow
+topics --at tomorrow                    | argument --at: 'tomorrow' is not a valid point in time: use an offset (1234)
 topics --at 25:00                       | argument --at: hour must be in 0..23
-topics t --status ready                 | --status and --principal choose from a list
-topics --statsu ready                   | there is no flag --statsu; did you mean --status?
-topics --stat ready                     | there is no flag --stat; did you mean --status?
-topics a b                              | 'b' is one word too many
-events --type TopicCreate               | argument --type: 'TopicCreate' is no type of event; did you mean TopicCreated?
-events --follow --tail 3                | --follow has no end: it goes without --until and --tail
-events --from 3 --since 1h              | --from and --since both say where to begin: give one
+topics t --status ready                 | --status and --principal filter a list
+topics --statsu ready                   | unknown flag --statsu; did you mean --status?
+topics --stat ready                     | unknown flag --stat; did you mean --status?
+topics a b                              | unexpected argument 'b'
+events --type TopicCreate              | argument --type: 'TopicCreate' is not an event type; did you mean TopicCreated?
+events --follow --tail 3                | --follow does not end: it does not go with --until or --tail
+events --from 3 --since 1h              | give either --from or --since
 events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
-topcs                                   | 'topcs' is not known; did you mean topics?
-topics --http here                      | argument --http: 'here' is not HOST:PORT with a port from 1 to 65535
-topics --http h:0                       | argument --http: 'h:0' is not HOST:PORT with a port from 1 to 65535
+topcs                                   | unknown value 'topcs'; did you mean topics?
+topics --http here                      | argument --http: 'here' is not [https://]HOST:PORT with a port from 1 to 65535
+topics --http h:0                       | argument --http: 'h:0' is not [https://]HOST:PORT with a port from 1 to 65535
 topics --http h:1 --data x              | argument --data: not allowed with argument --http
-topics --data nowhere                   | nowhere holds no log: name the folder that `topicwright serve --data`
+topics --data nowhere                   | nowhere contains no log: name the folder that `topicwright serve --data`
 events --from -1                        | argument --from: '-1' is not a whole number, 0 or more
 events --from x                         | argument --from: 'x' is not a whole number, 0 or more
 explain                                 | the following arguments are required: TOPIC|REQUEST
-explain EMPTY                           | argument TOPIC|REQUEST: it is empty: name one
-topics EMPTY                            | argument NAME|PATTERN: it is empty: name one
+explain EMPTY                           | argument TOPIC|REQUEST: must not be empty
+topics EMPTY                            | argument NAME|PATTERN: must not be empty
 """
 
 
@@ -184,7 +184,7 @@ def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
             argv = [COMMAND, *words, "--data", str(stopped)]
             done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         assert done.returncode == 2
-        assert done.stderr == "topicwright: what is printed cannot be written: No space left on device\n"
+        assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
 
 
 def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:

@@ -18,11 +18,11 @@ import pytest
 from controller.cli.main import main
 from controller.cli.work.backup import MARK
 from events.codec import decode_event
-from events.logs.archive import stretch
-from events.logs.archive.manifest import NOTED, history_of, noted
-from events.logs.archive.stretch import GROUP
+from events.logs.archive import segment
+from events.logs.archive.manifest import ARCHIVE_KEY, archive_status, history_of
+from events.logs.archive.segment import GROUP
 from events.logs.log import Commit, Entry
-from events.logs.snapshots import open_snapshot, put_snapshot, snapshot_offsets
+from events.logs.snapshots import open_snapshot, snapshot_offsets, store_snapshot
 from projections.store.tree import head_of
 from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
 from tests.replay.history import CLUSTER_ID, open_log
@@ -47,7 +47,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -
 def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
     """The events of a log, and its state but for what it says of its archive."""
     with closing(open_log(folder)) as log:
-        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(NOTED)}
+        return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(ARCHIVE_KEY)}
 
 
 def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest
             assert list(log.shard_offsets(key)) == list(other.shard_offsets(key)), key
         for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
             assert list(log.request_offsets(name)) == list(other.request_offsets(name)), name
-        assert history_of(other) == noted(other).history != history_of(log), "a history of its own"
+        assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
 def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,11 +112,11 @@ def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovere
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
     said = run(capsys, "backup", tmp_path / "archive", "--data", folder, code=2)
-    assert "is where the service archives: name another place for the backup" in said
+    assert "is the archive of the service: name another place" in said
     run(capsys, "recover", tmp_path / "archive", "--data", tmp_path / "again")
     with closing(open_log(tmp_path / "again")) as log:
         assert log.next_offset == manifests[-1].end
-        assert noted(log).url == "", "what is recovered archives nowhere yet"
+        assert archive_status(log).url == "", "what is recovered archives nowhere yet"
 
 
 def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,15 +125,15 @@ def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.Capture
     with closing(open_log(day)) as log:
         size, root = head_of(log)
         _, older = head_of(log, 123)
-    assert f"{size} events are those of its head; root {root.hex()}" in run(capsys, "verify", place)
+    assert f"{size} events match its head; root {root.hex()}" in run(capsys, "verify", place)
     head = {"log": CLUSTER_ID, "size": 123, "root": older.hex(), "at_ms": 0}
     (tmp_path / "head.json").write_text(json.dumps(head))
-    assert "its first 123 are those of the head that was kept" in run(
+    assert "its first 123 match the saved head" in run(
         capsys, "verify", place.as_uri(), "--head", tmp_path / "head.json"
     )
     (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
     said = run(capsys, "verify", place, "--head", tmp_path / "head.json", code=1)
-    assert "the first 123 events are not those that the head was made over" in said
+    assert "the first 123 events are not those of the tree head" in said
 
 
 def _flip_index(place: Path) -> None:
@@ -211,8 +211,8 @@ def _other_times(place: Path) -> None:
     ("change", "says"),
     [
         (_flip_index, "index is not as it was archived"),
-        (_other_index, "does not say what its events say, or has the index of others"),
-        (_other_times, "does not say what its events say, or has the index of others"),
+        (_other_index, "does not match its events"),
+        (_other_times, "does not match its events"),
         (_other_columns, "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
         (_unpacks_to_much, "has a group that unpacks to 16"),
@@ -230,7 +230,7 @@ def test_verify_finds_what_was_changed_in_a_backup(
     change: Callable[[Path], None],
     says: str,
 ) -> None:
-    monkeypatch.setattr(stretch, "UNPACKED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(segment, "UNPACKED_BYTES_MAX", 1 << 20)
     run(capsys, "backup", tmp_path / "backup", "--data", day)
     change(tmp_path / "backup")
     assert says in run(capsys, "verify", tmp_path / "backup", code=1)
@@ -281,19 +281,19 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
         for offset in (100, 200):
             take_snapshot(log, offset)
         first, second = (log.path / "snapshots" / f"{offset:020}.snapshot" for offset in snapshot_offsets(log))
-    assert "events are those of its head" in run(capsys, "verify", folder)
+    assert "events match its head" in run(capsys, "verify", folder)
     content = first.read_bytes()
     first.write_bytes(content[:50] + b"?" + content[51:])
-    assert "are not as they were written; it is made anew" in run(capsys, "verify", folder, code=1)
+    assert "were changed; it is rebuilt" in run(capsys, "verify", folder, code=1)
     first.unlink()
     with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
         about, pairs = snapshot.about, [*snapshot.scan()][:-1]
-        put_snapshot(log, about, pairs)
+        store_snapshot(log, about, pairs)
     assert f"{second} is not what the events before it lead to" in run(capsys, "verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
         log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
+    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 
 def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_place(
@@ -302,12 +302,12 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     for place in (folder, folder / "snapshots" / ".." / "backup"):
         said = run(capsys, "backup", place, "--data", folder, code=2)
-        assert "is in the folder that is to be copied: name a place beside it" in said
+        assert "is inside the data folder: name a place outside it" in said
     run(capsys, "backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
         log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state is not what its events lead to" in run(capsys, "verify", folder, code=1)
+    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 
 def _flip(place: Path) -> None:
@@ -328,7 +328,7 @@ def _forge(place: Path) -> None:
     ("change", "said"),
     [
         (_flip, "is not as it was archived"),
-        (_forge, "does not hold the events that were archived"),
+        (_forge, "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
         (lambda place: shutil.rmtree(place / "manifests"), "has no event at that moment"),
         (lambda place: (place / "archive.json").unlink(), "holds no archive"),
@@ -346,11 +346,11 @@ def test_what_was_changed_is_not_recovered(
 
 
 WRONG = """
-recover {place} --data {day}                | is there, and not empty: name a folder to be made
+recover {place} --data {day}                | exists and is not empty: name a new folder
 recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
 recover {place} --data {new} --at 1999-01-01| has no event at that moment
 recover {new} --data {new}                  | holds no archive
-recover http://a/b --data {new}             | is no place for an archive
+recover http://a/b --data {new}             | is not a place for an archive
 recover s3://a:b@c --data {new}             | may hold a secret
 backup {place} --data {new}                 | does not exist
 backup {place} --data {place}               | holds no log
@@ -375,7 +375,7 @@ def test_two_recover_to_one_folder_one_after_the_other(
     other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
-    assert "again is being made by another process: wait for it, or name another folder" in said
+    assert "again: wait for it, or name another folder" in said
     assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
     os.close(other)
     run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")

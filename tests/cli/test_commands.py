@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.commands import COMMANDS
-from controller.cli.reads import completing
+from controller.cli.reads import common
 from tests.cli.commands import Run
 from tests.http.service import service
 from tests.support.tools import ROOT
@@ -81,12 +81,12 @@ def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None
     config.write_text(GOOD)
     assert run("check", "--config", config) == (
         0,
-        "settings are sound: 1 given; policies: none; listeners: 1\n",
+        "settings are valid: 1 given; policies: none; listeners: 1\n",
         "",
     )
     config.write_text("num.io.threads=8\n")
     assert run("check", "--config", config)[1].startswith(
-        "ignored, as Kafka's brokers alone have them: num.io.threads\n"
+        "ignored, because only Kafka brokers use them: num.io.threads\n"
     )
     for text, says in BAD.items():
         config.write_text(text)
@@ -148,15 +148,15 @@ async def test_names_of_topics_and_contexts_are_completed(
             "": ["a", "pay.orders", "pay.refunds", "pay_x", "payroll", "z"],
         }
         for prefix, names in expected.items():
-            assert await asyncio.to_thread(completing.topic_names, prefix, options) == names, prefix
+            assert await asyncio.to_thread(common.topic_names, prefix, options) == names, prefix
         line = "topicwright topic delete pay.r"
         assert await asyncio.to_thread(completed, line, tmp_path) == ["pay.refunds"]
-    assert completing.topic_names("pay", argparse.Namespace(http="127.0.0.1:1")) == (), "nobody is there"
-    assert completing.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log is there"
+    assert common.topic_names("pay", argparse.Namespace(http="127.0.0.1:1")) == (), "nobody is there"
+    assert common.topic_names("pay", argparse.Namespace(data=tmp_path)) == (), "no log is there"
     assert completed("topicwright topics --context h", tmp_path) == ["here"]
     assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
-    (tmp_path / "config" / "topicwright" / "contexts.toml").write_text("nonsense")
-    assert completing.context_names() == ()
+    (tmp_path / "config" / "topicwright" / "contexts.json").write_text("nonsense")
+    assert common.context_names() == ()
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -17,7 +17,7 @@ STEPS = (
     r"pay\.refunds: created",
     r"partition 0: replicas \[[12], [12], -1\] leader [12]",
     r"partition 0: replicas \[[12], [12], 3\] leader [12]",
-    r"partition 0: broker 3 takes the place that -1 kept",
+    r"partition 0: broker 3 replaces placeholder -1",
     r"Done\.",
 )
 

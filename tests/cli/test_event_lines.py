@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from controller.cli.reads import bursts
+from controller.cli.output import Style
+from controller.cli.reads import event_lines
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
-from controller.cli.terminal.printing import Look
-from projections.shown.json_types import CauseShape, EventShape
+from projections.views.json_types import CauseView, EventView
 
 AT = "2026-07-17T10:00:00.000Z"
 
 
-def event(offset: int, kind: str, command: str = "ReviewTopics", text: str = "…", **fields: Any) -> EventShape:
-    return EventShape(offset, AT, 0, kind, text, CauseShape(command, f"review-{command}"), fields)
+def event(offset: int, kind: str, command: str = "ReconcileTopics", text: str = "…", **fields: Any) -> EventView:
+    return EventView(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
 
 
-def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventShape:
+def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventView:
     return event(offset, kind, **{"topic": "t", "partition": offset, "reason": "live brokers changed", **fields})
 
 
@@ -32,8 +32,7 @@ def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
     lines = list(folded([stop, *moved, after]))
     assert [line.place for line in lines] == ["0", "1-100", "101"]
     assert lines[1].text == (
-        "100 partitions of 2 topics changed in 100 events; 33 times another broker leads (live brokers changed); "
-        "-o wide shows each"
+        "100 partitions of 2 topics changed in 100 events; 33 leader changes (live brokers changed); -o wide shows each"
     )
     assert lines[1].topic == "(2)"
 
@@ -50,12 +49,12 @@ def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
 def test_columns_stay_where_they_are() -> None:
     names = ["a", "a" * 20, "b" * 35, "c"]
     lines = [line_of(event(n, "TopicReady", text="ready", topic=name, request_id=name)) for n, name in enumerate(names)]
-    shown = list(in_columns(lines, Look()))
+    shown = list(in_columns(lines, Style()))
     assert {line.rindex("ready") for line in shown[1:]} == {shown[0].index("WHAT")}
-    assert next(in_columns(iter(lines), Look(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
+    assert next(in_columns(iter(lines), Style(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
 
 
-def refusal(offset: int, kind: str, **fields: Any) -> EventShape:
+def refusal(offset: int, kind: str, **fields: Any) -> EventView:
     known = {"topic": "t", "request_id": "r", "error_code": 36, "message": "it is there"}
     return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})
 
@@ -75,22 +74,22 @@ def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:
     text = "words " * 40
     lines = [line_of(event(n, "TopicCreated", "CreateTopic", text.strip(), topic="t")) for n in range(3)]
     for width in (80, 100, 120, 200):
-        shown = list(in_columns(lines, Look(width)))
+        shown = list(in_columns(lines, Style(width)))
         assert max(map(len, shown)) <= width
         assert " ".join(" ".join(shown).split()).count("words") == 120
         assert "TopicCreated" not in "".join(shown)
-    whole = list(in_columns(lines, Look()))
+    whole = list(in_columns(lines, Style()))
     assert len(whole) == 4
     assert whole[0].split() == ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"]
     assert all(line.endswith(text.strip()) for line in whole[1:])
 
 
 def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bursts, "HELD_S", 60.0)
-    monkeypatch.setattr(bursts, "QUIET_S", 60.0)
+    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
+    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
     may_end = Event()
 
-    def source() -> Iterator[EventShape]:
+    def source() -> Iterator[EventView]:
         yield event(0, "BrokerFenced", "FenceBroker", broker_id=3)
         yield from (change(n) for n in range(1, 101))
         yield event(101, "BrokerUnfenced", "UnfenceBroker", broker_id=3)
@@ -112,17 +111,17 @@ def test_what_is_followed_is_not_held_for_ever() -> None:
         more.wait(60)
         yield from range(3, 5)
 
-    some = bursts.bursts(source(), lambda _: True)
+    some = event_lines.bursts(source(), lambda _: True)
     shown = next(some)
     more.set()
     assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "the first before all had come"
 
 
 def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bursts, "HELD_S", 60.0)
-    monkeypatch.setattr(bursts, "QUIET_S", 60.0)
-    assert list(bursts.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
-    monkeypatch.setattr(bursts, "BURST_MAX", 2)
-    assert list(bursts.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
-    monkeypatch.setattr(bursts, "HELD_S", 0.0)
-    assert list(bursts.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
+    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
+    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
+    assert list(event_lines.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
+    monkeypatch.setattr(event_lines, "BURST_MAX", 2)
+    assert list(event_lines.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
+    monkeypatch.setattr(event_lines, "HELD_S", 0.0)
+    assert list(event_lines.bursts(range(3), lambda _: True)) == [[0], [1], [2]]

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.cli.reads import event_lines
-from projections.shown.json_types import EventShape
+from projections.views.json_types import EventView
 from tests.cli.commands import Run
 from tests.http.service import service
 
@@ -53,7 +53,7 @@ def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -
         "TopicDeleted",
     }
     nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody", "--data", stopped)
-    assert (run(*nobodys).out, run(*nobodys, "--json").out) == ("There are no such events.\n", "")
+    assert (run(*nobodys).out, run(*nobodys, "--json").out) == ("No event matches.\n", "")
     assert shown("--tail", 2) == every[-2:]
     assert shown("--tail", 9, "--until", 12) == every[4:13]
     assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
@@ -73,7 +73,7 @@ def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -
 def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> None:
     request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
     expected = {
-        ("--topic", "none"): "no event speaks of a topic 'none'",
+        ("--topic", "none"): "no event of topic 'none'",
         ("--request", "none"): "no event belongs to request 'none'",
         ("--topic", "a.t", "--request", request): f"request '{request}' has no event of topic 'a.t'",
     }
@@ -82,14 +82,14 @@ def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> No
         assert (outcome.code, outcome.out) == (1, ""), words
         assert message in outcome.err
     late = run("events", "--topic", "u", "--from", 9999, "--data", stopped)
-    there_are_none = "There are no such events.\n"
+    there_are_none = "No event matches.\n"
     assert (late.code, late.out, late.err) == (0, there_are_none, ""), "it has events, but none from there on"
 
 
 async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[int] = []
 
-    def as_json(event: EventShape) -> str:
+    def as_json(event: EventView) -> str:
         printed.append(event.offset)
         return msgspec.json.encode(event).decode()
 
@@ -103,7 +103,7 @@ async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch
         await one.create("t", num_partitions=1)
         end = one.log.durable_offset
         await one.create("u", num_partitions=1)
-        await one.request("DELETE", "/topics/t")
+        await one.request("DELETE", "/v1/topics/t")
         deleted = one.log.durable_offset - 1
         await one.until(lambda: deleted in printed)
         await one.http.stop()

@@ -14,7 +14,7 @@ from controller.access.users_file import set_password
 from controller.cli.main import main
 from controller.serving.process import warn_of_readers
 from controller.settings.load import load_settings
-from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.folder import lock_folder
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from tests.support.processes import Process
@@ -63,7 +63,7 @@ def test_a_command_leaves_the_umask_as_it_was(tmp_path: Path, monkeypatch: pytes
 
 def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
     RocksDbLog.open(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
-    hold_folder(tmp_path / "gateway").close()
+    lock_folder(tmp_path / "gateway").close()
     for name in ("log", "gateway"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "log" / "DURABLE").stat().st_mode) == 0o600

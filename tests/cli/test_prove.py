@@ -19,13 +19,12 @@ import pytest
 
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
-from events.logs.heads import Head, HeadSigner
 from events.logs.merkle import Frontier
-from events.logs.proofs import FILE_BYTES_MAX
+from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
 from projections.store.tree import HEAD, head_of
 from tests.cli.changed_proofs import CHANGES
 from tests.cli.commands import CLUSTER_ID, Run, open_log
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import service
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
@@ -49,7 +48,7 @@ def stopped(tmp_path: Path) -> Stopped:
     async def live() -> None:
         log = open_log(tmp_path / "data")
         async with service(log=log) as one:
-            one.controller.observe(
+            one.controller.submit_internal(
                 DrawLoginSecret(
                     request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"s" * 9
                 )
@@ -58,7 +57,7 @@ def stopped(tmp_path: Path) -> Stopped:
                 await one.create(f"pay.t{number}")
             size, root = head_of(log)
             head = signer.signed(Head(log=CLUSTER_ID, size=size, root=root.hex(), at_ms=1_700_000_000_000))
-            one.controller.observe(
+            one.controller.submit_internal(
                 RecordHead(
                     request_id=one.controller.new_request_id(),
                     at_ms=one.controller.now_ms(),
@@ -103,11 +102,11 @@ def test_a_proof_holds_by_the_key_of_the_service(run: Run, stopped: Stopped, tmp
     proof = proof_of(run, tmp_path, subject, "--data", stopped.folder)
     checked = run("verify", proof, "--key", stopped.public)
     assert (checked.code, checked.err) == (0, "")
-    assert checked.out.startswith("holds: ")
+    assert checked.out.startswith("valid: ")
     assert "2023-11-14T22:13:20" in checked.out.splitlines()[0], "when the head was signed"
     alone = by_itself(proof, "--key", stopped.public)
     assert (alone.returncode, alone.stderr) == (0, "")
-    assert alone.stdout.splitlines()[-1].startswith("holds: ")
+    assert alone.stdout.splitlines()[-1].startswith("valid: ")
     if subject == "pay.t3":
         assert "TopicCreated" in checked.out
         assert '["TopicCreated", "' in alone.stdout
@@ -132,9 +131,9 @@ def test_an_event_with_a_secret_is_proved_without_it(run: Run, stopped: Stopped,
 def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     outcome = run("prove", "pay.t3", "--data", stopped.folder, "--limit", 2)
     said = outcome.err.splitlines()
-    assert said[0].startswith("2 events of topic pay.t3, by a head of ")
-    assert said[0].endswith("that is signed")
-    start = said[1].removeprefix("there are more: --from ")
+    assert said[0].startswith("2 events of topic pay.t3, proved by a head of ")
+    assert said[0].endswith("events, signed")
+    start = said[1].removeprefix("more events exist: continue with --from ")
     rest = run("prove", "pay.t3", "--data", stopped.folder, "--from", start)
     assert len(json.loads(rest.out)["events"]) > 1
 
@@ -162,7 +161,7 @@ def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
         assert checked == 1, "its head is not signed"
     nobody = run("verify", proof)
     assert nobody.code == 2
-    assert "say by whom that head is to be trusted" in nobody.err
+    assert "to check the head itself, give" in nobody.err
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps({"head": json.loads(proof.read_text())["head"]}))
     assert run("verify", proof, "--head", kept).code == by_itself(proof, "--head", kept).returncode == 0
@@ -173,7 +172,7 @@ def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
     signed = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
     other = run("verify", signed, "--head", kept)
     assert (other.code, by_itself(signed, "--head", kept).returncode) == (1, 1)
-    assert "have it made with `topicwright prove --head`" in other.err
+    assert "create the proof with `topicwright prove --head`" in other.err
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -231,16 +230,16 @@ def test_files_are_not_read_without_end(run: Run, stopped: Stopped, tmp_path: Pa
 
 
 WRONG = """
-verify nowhere --key PUBLIC              | 2 'nowhere' is no file, no folder, and not HOST:PORT
+verify nowhere --key PUBLIC              | 2 'nowhere' is not a file, not a folder, and not [https://]HOST:PORT
 verify FOLDER --head none.json           | 2 none.json cannot be read: No such file
-verify FOLDER --head PUBLIC              | 2 holds no head
+verify FOLDER --head PUBLIC              | 2 contains no head
 verify FOLDER --key PRIVATE              | 2 it must be an Ed25519 public key in PEM
 verify FOLDER --partition 3              | 2 --partition 3
 verify 127.0.0.1:1                       | 2 no answer from a service at 127.0.0.1:1
-prove nonesuch --data FOLDER             | 1 no event of request nonesuch is there
-prove 99999 --data FOLDER                | 1 no event is at offset 99999: the log ends at
+prove nonesuch --data FOLDER             | 1 there is no event of request nonesuch
+prove 99999 --data FOLDER                | 1 there is no event at offset 99999: the log ends at
 prove 3 --data FOLDER --partition 1      | 2 there is no partition 1; this log has none
-prove 3 --data FOLDER --head PUBLIC      | 2 holds no head
+prove 3 --data FOLDER --head PUBLIC      | 2 contains no head
 """
 
 
@@ -260,13 +259,13 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     outcome = run("verify", stopped.folder, "--key", stopped.public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
-    assert "those of the head that was kept, 1 signed heads among them; root " in outcome.out
+    assert "match the saved head, with 1 signed heads; root " in outcome.out
     log = open_log(stopped.folder)
     log.note({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
     log.close()
     damaged = run("verify", stopped.folder)
     assert damaged.code == 1
-    assert "the head that is kept with the log is not that of its first" in damaged.out
+    assert "the tree head stored with the log is not that of its first" in damaged.out
 
 
 def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: Stopped, tmp_path: Path) -> None:
@@ -276,10 +275,10 @@ def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: St
     assert run("backup", backup, "--data", stopped.folder).code == 0
     open_log(tmp_path / "empty").close()
     for what, key, code, says in (
-        (backup, stopped.public, 0, "1 signed heads among them"),
+        (backup, stopped.public, 0, "1 signed heads"),
         (backup, stranger, 1, "was not signed by that key"),
-        (stopped.folder, stranger, 1, "was not signed by the key"),
-        (tmp_path / "empty", stranger, 1, "no event of it keeps a head that was signed"),
+        (stopped.folder, stranger, 1, "was not signed by the expected key"),
+        (tmp_path / "empty", stranger, 1, "no event of the log holds a signed tree head"),
     ):
         outcome = run("verify", what, "--key", key)
         assert (outcome.code, says in outcome.out) == (code, True), outcome
@@ -291,7 +290,7 @@ def test_a_head_of_none_of_the_partitions_is_not_passed_over(run: Run, stopped: 
         shutil.copytree(stopped.folder, tmp_path / "parts" / f"partition-{number:05}")
     outcome = run("verify", tmp_path / "parts", "--head", kept)
     assert outcome.code == 1
-    assert f"--head is one of log {CLUSTER_ID}, and none of the partitions" in outcome.err
+    assert "which is not among the partitions" in outcome.err
 
 
 class _Replaced(BaseHTTPRequestHandler):
@@ -306,11 +305,11 @@ class _Replaced(BaseHTTPRequestHandler):
             "leaves": [{"value": "YQ=="}, {"value": "Yg=="}, {"value": "Yw=="}],
             "next_offset": 0,
         }
-        if self.path.startswith("/log/head"):
+        if self.path.startswith("/v1/log/head"):
             answer = {"head": {**self.head, "size": 3, "root": new.root().hex()}}
         if "since=" in self.path:
             answer = {"head": self.head, "consistency": []}
-        if self.path.startswith("/log/leaves?from=3"):
+        if self.path.startswith("/v1/log/leaves?from=3"):
             answer["leaves"] = []
         body = json.dumps(answer).encode()
         self.send_response(200)
@@ -336,7 +335,7 @@ def test_a_service_with_another_log_is_not_believed_about_an_old_head(
         finally:
             server.shutdown()
     assert outcome.code == 1
-    assert f"the first {size} events are not those that the head was made over" in outcome.out
+    assert f"the first {size} events are not those of the tree head" in outcome.out
 
 
 @pytest.fixture(scope="module")
@@ -346,26 +345,26 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Topicwri
     with topicwright(folder, {"log.signing.key.location": str(private), "log.signing.interval.ms": "50"}) as one:
         for number in range(40):
             body = json.dumps({"name": f"pay.t{number}"}).encode()
-            urllib.request.urlopen(f"http://{one.http}/topics", body, timeout=60).close()
+            urllib.request.urlopen(f"http://{one.http}/v1/topics", body, timeout=60).close()
         yield one, public
 
 
 def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicwright, Path], tmp_path: Path) -> None:
     one, public = serving
-    with urllib.request.urlopen(f"http://{one.http}/log/head", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{one.http}/v1/log/head", timeout=60) as answer:
         kept = tmp_path / "kept.json"
         kept.write_bytes(answer.read())
     proof = proof_of(run, tmp_path, "pay.t7", "--http", one.http)
     assert run("verify", proof, "--key", public).code == by_itself(proof, "--key", public).returncode == 0
-    urllib.request.urlopen(f"http://{one.http}/topics", b'{"name": "one.more"}', timeout=60).close()
+    urllib.request.urlopen(f"http://{one.http}/v1/topics", b'{"name": "one.more"}', timeout=60).close()
     outcome = run("verify", one.http, "--key", public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")
-    assert "those of the head that was kept; root " in outcome.out
+    assert "match the saved head; root " in outcome.out
     head = json.loads(kept.read_text())
     for change, says in (
-        ({"root": "0" * 64}, "are not those that the head was made over"),
-        ({"size": 10**9}, "the log was cut: it has "),
-        ({"log": "other"}, "the head is one of log other"),
+        ({"root": "0" * 64}, "are not those of the tree head"),
+        ({"size": 10**9}, "the log was truncated: it has "),
+        ({"log": "other"}, "the tree head belongs to log other"),
     ):
         kept.write_text(json.dumps({"head": {**head["head"], **change}}))
         outcome = run("verify", one.http, "--head", kept)

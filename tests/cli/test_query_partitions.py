@@ -10,7 +10,7 @@ import pytest
 from controller.cli import main
 from controller.cli.reads import common
 from controller.stream.log.partition import PartitionState
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.stream.log.records import Writing, create, joined
 
@@ -56,7 +56,7 @@ def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, capsys: pyt
     code, out, _ = _run(capsys, "topics", NAMES[3], "--data", folder, "--json", "--at", "7")
     assert json.loads(out)["as_of"]["partition"] == _partition(NAMES[3]), "an offset of the topic's own partition"
     code, _, err = _run(capsys, "topics", "--data", folder, "--at", "7")
-    assert (code, "say a time, or ask for one topic" in err) == (2, True)
+    assert (code, "give a time, or query one topic" in err) == (2, True)
 
 
 def _events(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, capsys: p
     state.close()
     (folder / "partition-00001").rename(folder / "elsewhere")
     code, _, err = _run(capsys, "topics", "--data", folder)
-    assert (code, "does not hold partition 1: name the folder of a gateway" in err) == (2, True)
+    assert (code, "lacks partition 1: name the folder of a gateway" in err) == (2, True)
 
 
 def test_each_partition_has_a_tree_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_each_partition_has_a_tree_of_its_own(folder: Path, capsys: pytest.Captu
     code, _, err = _run(capsys, "verify", folder, "--partition", "3")
     assert (code, "--partition 3: " in err) == (2, True)
     code, _, err = _run(capsys, "prove", "2", "--data", folder)
-    assert (code, "partition: each has a head of its own: give one, 0 to 2" in err) == (2, True)
+    assert (code, "partition: each partition has its own tree: name one, 0 to 2" in err) == (2, True)
     code, proof, _ = _run(capsys, "prove", "2", "--data", folder, "--partition", "1")
     head = json.loads(proof)["head"]
     assert (code, head["log"], of_one.endswith(f"root {head['root']}")) == (0, "c/1", True)

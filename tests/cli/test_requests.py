@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.reads.request_words import mark_of
-from projections.shown import lines as in_lines
-from projections.shown.json_types import CauseShape, ExplanationShape, StepShape
-from projections.words.explain import STEPS_FIRST
+from controller.cli.reads.text import mark_of
+from projections.views import lines as in_lines
+from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
 from tests.cli.commands import Run, columns
 
 
 def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Path) -> None:
     listed = json.loads(run("requests", "--json", "--data", stopped).out)["requests"]
-    times = [one["asked_offset"] for one in listed]
+    times = [one["requested_offset"] for one in listed]
     assert times == sorted(times, reverse=True)
     ids = run("requests", "-o", "name", "--data", stopped).out.splitlines()
     assert ids == [one["request_id"] for one in listed]
@@ -31,7 +30,7 @@ def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Pa
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
     assert run("requests", "--limit", 1, "-o", "name", "--data", stopped).out.split() == ids[:1]
-    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("There are no such requests")
+    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("No request matches")
     gone = run("requests", "none", "--data", stopped)
     assert (gone.code, gone.out) == (1, "")
     assert "no request 'none' is in the log" in gone.err
@@ -57,7 +56,7 @@ def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
     first, blank, header, *steps = outcome.out.splitlines()
     assert first.startswith("topic u: ready, 2 partitions, created 20")
     assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
-    assert "asks over HTTP to create u with 2 partitions, the default factor" in steps[0]
+    assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
     assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
     request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
     assert run("explain", request, "--data", stopped).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
@@ -69,7 +68,7 @@ def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
 
 def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped: Path) -> None:
     steps = tuple(
-        StepShape(
+        StepView(
             offset=number,
             at="2026-07-17T10:00:00.000Z",
             at_ms=0,
@@ -77,11 +76,11 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
             event="IsrChanged",
             text=f"step {number}",
             because="broker 3 is fenced" if number < 2 else "",
-            cause=CauseShape("ReviewTopics", "r"),
+            cause=CauseView("ReconcileTopics", "r"),
         )
         for number in range(STEPS_FIRST + 2)
     )
-    chain = ExplanationShape(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
+    chain = ExplanationView(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
     lines = [line.strip() for line in in_lines.explanation(chain)]
     assert [line for line in lines if line.startswith("…")] == [
         "… 7 steps are left out; `topicwright events` shows all …"
@@ -118,10 +117,10 @@ def test_brokers_and_settings_are_shown_now_and_then(run: Run, stopped: Path) ->
     assert (nobody.code, nobody.out, nobody.err) == (
         1,
         "",
-        "topicwright: no broker 7 is registered; there are: 1,2,3\n",
+        "topicwright: broker 7 is not registered; registered are: 1,2,3\n",
     )
     settings = json.loads(run("settings", "num.*", "--json", "--data", stopped).out)
     assert settings["settings"] == {"num.partitions": "2"}
     none = run("settings", "none", "--data", stopped)
     assert none.code == 1
-    assert "no setting 'none' decides here; there are: default.replication.factor" in none.err
+    assert "no setting matches 'none'; there are: default.replication.factor" in none.err

@@ -20,7 +20,7 @@ from tests.support.topicwright import COMMAND
         ),
         (["--metadata-version", "16"], "'16' is not a level from 17 (3.7) to 33 (4.4)"),
         (["--metadata-version", "new"], "'new' is not a level from 17 (3.7) to 33 (4.4)"),
-        (["--metadata-version", "30"], "--metadata-version is of real brokers: it goes with --brokers kraft"),
+        (["--metadata-version", "30"], "--metadata-version needs --brokers kraft"),
     ],
 )
 def test_a_bad_command_line_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +36,7 @@ def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureF
     """It would be node 0, which may be a broker."""
     code = main(["join", "--bootstrap-controller", "127.0.0.1:1", "--data", str(tmp_path / "voter")])
     assert code == 2
-    assert "name this node, by an id that no other has, brokers included: --set node.id=N" in capsys.readouterr().err
+    assert "give this node an id that no controller or broker has: --set node.id=N" in capsys.readouterr().err
     assert not (tmp_path / "voter").exists()
 
 

@@ -73,6 +73,6 @@ def test_an_address_that_is_taken_is_named_and_leaves_no_folder(
         places = {"--kafka": "127.0.0.1:0", "--http": "127.0.0.1:0", flag: address}
         words = [word for pair in places.items() for word in pair]
         assert main(["serve", *words, "--data", str(tmp_path / "data")]) == USAGE
-    expected = f"topicwright: cannot listen on {address} ({flag}): another process listens there; name another address"
+    expected = f"topicwright: cannot listen on {address} ({flag}): the address is in use; give another one"
     assert expected in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

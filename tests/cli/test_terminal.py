@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.cli.arguments import absolute, moment, time
 from controller.cli.main import main
-from controller.cli.terminal.moments import absolute, moment, time
-from controller.cli.terminal.tables import Marked, harmless, painted, table
+from controller.cli.output import Marked, harmless, painted, table
 from tests.support.tools import ROOT
 
 NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))
@@ -54,7 +54,7 @@ def test_a_time_that_no_day_has_is_refused(text: str) -> None:
 
 def test_an_offset_is_no_time() -> None:
     assert moment("12") == "12"
-    with pytest.raises(argparse.ArgumentTypeError, match="'12' is an offset: say a time, such as 5m"):
+    with pytest.raises(argparse.ArgumentTypeError, match="'12' is an offset: give a time, such as 5m"):
         time("12")
 
 
@@ -182,7 +182,7 @@ def test_contexts_are_kept_used_and_forgotten(
         assert isinstance(code, int)
         return (code, *capsys.readouterr())
 
-    assert run("context", "list")[1] == f"There are no contexts in {tmp_path / 'topicwright' / 'contexts.toml'}.\n"
+    assert run("context", "list")[1] == f"There are no contexts in {tmp_path / 'topicwright' / 'contexts.json'}.\n"
     assert run("context", "add", "prod", "--http", "https://127.0.0.1:1")[1].endswith("and in use\n")
     assert run("context", "add", "test", "--http", "127.0.0.1:2")[0] == 0
     assert run("context", "list", "-o", "name")[1] == "prod\ntest\n"
@@ -194,7 +194,7 @@ def test_contexts_are_kept_used_and_forgotten(
     assert "127.0.0.1:3 " in run("topics")[2]
     assert "127.0.0.1:4 " in run("topics", "--http", "127.0.0.1:4")[2], "a flag goes before all"
     monkeypatch.setenv("TOPICWRIGHT_HTTP", "nonsense")
-    assert "TOPICWRIGHT_HTTP or the context in use: 'nonsense' is not HOST:PORT" in run("topics")[2]
+    assert "TOPICWRIGHT_HTTP or the context in use: 'nonsense' is not [https://]HOST:PORT" in run("topics")[2]
     monkeypatch.delenv("TOPICWRIGHT_HTTP")
     monkeypatch.delenv("TOPICWRIGHT_CONTEXT")
     code, _, err = run("topics", "--context", "none")
@@ -207,5 +207,5 @@ def test_contexts_are_kept_used_and_forgotten(
     assert run("context", "remove", "test")[0] == 1
     assert "127.0.0.1:8080 " in run("topics")[2] or run("topics")[0] == 0, "none is in use"
     assert run("context", "add", "a/b", "--http", "h:1")[0] == 2
-    (tmp_path / "topicwright" / "contexts.toml").write_text("[contexts.x]\nport = 3\n")
-    assert "context 'x' must have http" in run("topics")[2]
+    (tmp_path / "topicwright" / "contexts.json").write_text('{"by_name": {"x": {"port": 3}}}')
+    assert "missing required field `http`" in run("topics")[2]

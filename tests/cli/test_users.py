@@ -118,7 +118,7 @@ def test_the_users_file(said: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest
 WRONG = """
 add alice --file FILE               |        | the password is empty
 add a:b --file FILE                 | secret | the user name 'a:b' is not allowed
-add alice --token --data DIR        | secret | --token goes with --file
+add alice --token --data DIR        | secret | --token needs --file
 list --file FILE                    |        | cannot be read: No such file or directory
 list --data DIR                     |        | there is no folder
 add alice --bootstrap x:1 --command-config FILE | secret | --command-config
@@ -157,5 +157,5 @@ def test_a_port_where_nobody_listens_is_named_at_once(tmp_path: Path, capsys: py
     assert main(["users", "list", "--bootstrap", f"127.0.0.1:{port}"]) == 2
     seen = capsys.readouterr()
     assert seen.out == ""
-    assert f"topicwright: nobody answers at 127.0.0.1:{port}: " in seen.err
+    assert f"topicwright: no service at 127.0.0.1:{port}: " in seen.err
     assert "Connection refused" in seen.err

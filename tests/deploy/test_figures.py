@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.http.metrics import Metrics
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service
@@ -67,7 +67,7 @@ async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
             Service._gauges,
             GatewayService._gauges,
             Member.gauges,
-            KraftFleet.gauges,
+            KraftBrokers.gauges,
         )
         for gauges in adds:  # what each kind of process shows besides, by its own code
             one.metrics.watch(lambda gauges=gauges: gauges(MagicMock()))  # type: ignore[misc]

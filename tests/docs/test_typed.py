@@ -14,14 +14,14 @@ from controller.cli.commands import COMMANDS
 from controller.cli.main import main, parser
 from controller.cli.replay import COMMANDS as REPLAYS
 from tests.docs.pages import PAGES, Typed, inline, python, toml, typed
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 
 STANDS_FOR = {
     "HOST:PORT[,HOST:PORT…]": "127.0.0.1:9", "HOST:PORT[,…]": "127.0.0.1:9", "HOST:PORT": "127.0.0.1:9",
     "faust|plain": "plain", "list|remove": "list", "KEY=VALUE": "a=b", "FILE": "file", "DIR": "data",
-    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "FLEET": "simulated:1", "URL": "local",
+    "SECONDS": "1", "WHAT": "rebuild", "LOG": "log", "OFFSET|TIME": "3", "BROKERS": "simulated:1", "URL": "local",
     "REQUEST-ID": "request", "NAME": "name", "ID": "request",
 }  # fmt: skip
 """What to type for the words that stand for others; brackets and … are left out."""
@@ -82,7 +82,7 @@ EXPECTED = {
     "topicwright diff 1h": r"pay\.orders +created",
     "topicwright requests": r"^REQUEST .*pay\.orders",
     "topicwright events --topic pay.orders": r"CreateRequested +pay\.orders",
-    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is complete",
+    "topicwright explain pay.orders": r"^topic pay\.orders: ready, 6 partitions, created .*pay\.orders is ready",
     "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",
@@ -96,9 +96,9 @@ EXPECTED = {
     "topicwright replay explain LOG pay.orders": r"^topic pay\.orders: ready",
     "topicwright replay export LOG --output DIR": r"exported",
     "topicwright replay invariants LOG --export DIR": r"all \d+ invariants hold",
-    "topicwright verify 127.0.0.1:8080 --head head.json": r"events are those of its head",
-    "topicwright verify DATA --head head.json": r"events are those of its head",
-    "topicwright verify proof.json --key public.pem": r"^holds: 5 events of log ",
+    "topicwright verify 127.0.0.1:8080 --head head.json": r"events match its head",
+    "topicwright verify DATA --head head.json": r"events match its head",
+    "topicwright verify proof.json --key public.pem": r"^valid: 5 events of log ",
     "topicwright users add NAME --data DIR": r"^set SCRAM-SHA-512 of alice",
     "topicwright users add NAME --bootstrap HOST:PORT": r"^set SCRAM-SHA-512 of alice",
     "topicwright users add NAME --file FILE": r"^added alice in users",

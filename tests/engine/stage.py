@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -69,7 +69,7 @@ class Heard:
 
 
 class Stage:
-    """One controller and its fleet. A stage on the `disk` of another is the process after it."""
+    """One controller and its brokers. A stage on the `disk` of another is the process after it."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Stage:
         self.disk = disk or Disk(random.Random(0))
         self.disk.sync_s = (0.0, 0.0)
         self.log = FaultyLog(self.disk)
-        self.fleet = SimulatedFleet(brokers)
+        self.brokers = SimulatedBrokers(brokers)
         self.heard = Heard()
         self.skew_ms = 0
         self.syncs = 0
@@ -91,7 +91,7 @@ class Stage:
         self.held.set()
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=boot_id,
             clock_ms=self._clock_ms,
             flush=self._flush,
@@ -167,7 +167,7 @@ class Stage:
         pairs = tuple(sorted(self.settings.items()))
         request_id = RequestId("settings")
         command = ChangeSettings(request_id=request_id, at_ms=self._now(), settings=pairs, release="1.0")
-        self.controller.observe(command)
+        self.controller.submit_internal(command)
 
     def _now(self) -> int:
         return self.controller.now_ms()

@@ -30,10 +30,10 @@ async def test_a_bug_beside_the_group_commit_stops_the_controller_too() -> None:
 async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
     stage = await Stage().start()
 
-    def learn(_: object) -> None:
-        raise KeyError("the fleet's")
+    def on_events(_: object) -> None:
+        raise KeyError("the brokers's")
 
-    stage.fleet.learn = learn  # type: ignore[method-assign,assignment]
+    stage.brokers.on_events = on_events  # type: ignore[method-assign,assignment]
     stage.create("a")
     await asyncio.wait_for(stage.controller.failed.wait(), 5)
     assert isinstance(stage.controller.failure, KeyError)

@@ -21,12 +21,12 @@ YEAR_MS = 365 * 24 * 3_600_000
 @on_virtual_time
 async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("slow", timeout_ms=1_000)
     assert 1.0 <= asyncio.get_running_loop().time() - begun < 1.1
     assert answer.code == 7
-    assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers know it.")
+    assert answer.message.endswith("1 of 1 partitions have a leader and 2 of 3 live brokers have applied it.")
     assert stage.events(TopicReady) == []
     await stage.settle(5)
     assert [event.topic for event in stage.events(TopicReady)] == ["slow"], "it completes later"
@@ -37,7 +37,7 @@ async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came
 @on_virtual_time
 async def test_a_create_that_is_complete_in_time_is_answered_then() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 400)
+    stage.brokers.set_delay(3, 400)
     [answer] = await stage.create("quick", timeout_ms=1_000)
     assert (answer.code, answer.waited_ms) == (0, 400)
     await stage.settle(2)
@@ -47,7 +47,7 @@ async def test_a_create_that_is_complete_in_time_is_answered_then() -> None:
 @on_virtual_time
 async def test_topics_of_one_request_are_answered_together() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     answers = await stage.create("a", "no/name", "b", timeout_ms=300)
     assert codes(answers) == [7, 17, 7]
 
@@ -55,7 +55,7 @@ async def test_topics_of_one_request_are_answered_together() -> None:
 @on_virtual_time
 async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_request_have() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     stage.create("a", "b", timeout_ms=1_000)
     await stage.settle()
     a, b = stage.events(TopicCreated)
@@ -63,7 +63,7 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
     events: list[Event] = [a, b, answered]
     asked_ms, cause = a.deadline_ms - 1_000, Cause("test", a.request_id)
     deadlines = Deadlines(lambda _: None, lambda _: asked_ms, lambda _: None)
-    deadlines.learn([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
+    deadlines.on_events([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
     assert [topic for *_, topic in deadlines._due] == ["b"]
     deadlines.stop()
 
@@ -71,7 +71,7 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
 @on_virtual_time
 async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle()
     reply.cancel()
@@ -83,7 +83,7 @@ async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> No
 @on_virtual_time
 async def test_a_timeout_is_answered_though_the_wall_clock_goes_back() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
     stage.skew_ms = -3_600_000
@@ -105,7 +105,7 @@ async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time(
     assert codes(await stage.create("a", num_partitions=2)) == [0]
     stage.skew_ms = 0
     refused = await stage.create("b")
-    assert (codes(refused), refused.silence_ms) == ([89], 9_000), "a tenth a second"
+    assert (codes(refused), refused.throttle_time_ms) == ([89], 9_000), "a tenth a second"
     await goes_on(stage, "c")
     await goes_on(await Stage(disk=stage.disk, boot_id="s2").start(), "d")
 
@@ -113,7 +113,7 @@ async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time(
 async def goes_on(stage: Stage, name: str) -> None:
     """A quota of a tenth refills within ten seconds; a create that waits for a broker is answered at its deadline."""
     await stage.settle(10)
-    stage.fleet.set_delay(3, 3_600_000)
+    stage.brokers.set_delay(3, 3_600_000)
     begun = asyncio.get_running_loop().time()
     [late] = await stage.create(name, timeout_ms=1_000)
     assert late.code == 7
@@ -127,7 +127,7 @@ async def goes_on(stage: Stage, name: str) -> None:
 @on_virtual_time
 async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     for number, skew_ms in enumerate((YEAR_MS, -YEAR_MS, 0)):
         loop = asyncio.get_running_loop()
         begun, reply = loop.time(), stage.create(f"t{number}", timeout_ms=2_000)
@@ -156,7 +156,7 @@ async def test_the_time_of_the_log_never_goes_back() -> None:
 @on_virtual_time
 async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 10)
+    stage.brokers.set_delay(3, 10)
     stage.hold_syncs()
     reply = stage.create("slow", timeout_ms=100)
     await stage.settle(1)
@@ -170,7 +170,7 @@ async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
 @on_virtual_time
 async def test_a_topic_deleted_while_its_create_waits_ends_the_wait() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 5_000)
+    stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
     assert codes(await stage.delete("slow")) == [0]
@@ -195,13 +195,13 @@ async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing
     error: LogError, is_said: bool
 ) -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 3_600_000)
+    stage.brokers.set_delay(3, 3_600_000)
     for name, timeout_ms in (("a", 1_000), ("b", 2_000)):
         stage.create(name, timeout_ms=timeout_ms)
     await stage.settle(0.1)
     await stage.controller.stop()
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.set_delay(3, 3_600_000)
+    later.brokers.set_delay(3, 3_600_000)
     await later.start()
     read = later.controller._deadlines._durable
 

@@ -113,7 +113,7 @@ async def test_what_was_put_during_a_failing_sync_is_not_decided_later() -> None
 @on_virtual_time
 async def test_creates_that_waited_when_the_disk_failed_end_in_the_log() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 4_000)
+    stage.brokers.set_delay(3, 4_000)
     soon, late = stage.create("soon", timeout_ms=2_000), stage.create("late", timeout_ms=30_000)
     await stage.settle()
     fill(stage)
@@ -144,12 +144,12 @@ async def test_verdicts_that_come_after_a_failure_decide_nothing() -> None:
 async def test_the_fleet_takes_up_what_was_dropped() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=6, replication_factor=3)
-    stage.fleet.stop_broker(2)
+    stage.brokers.stop_broker(2)
     await stage.settle()
     fill(stage)
     assert codes(await stage.create("x")) == [56]
-    stage.fleet.stop_broker(3)
-    added = stage.fleet.add()
+    stage.brokers.stop_broker(3)
+    added = stage.brokers.add()
     fill(stage, False)
     await stage.settle(3)
     live = stage.controller.store.durable_cluster.live
@@ -158,8 +158,8 @@ async def test_the_fleet_takes_up_what_was_dropped() -> None:
     assert topic is not None
     assert {partition.leader for partition in topic.partitions} == {1}
     assert codes(await stage.create("b", replication_factor=2)) == [0]
-    stage.fleet.start_broker(2)
-    stage.fleet.start_broker(3)
+    stage.brokers.start_broker(2)
+    stage.brokers.start_broker(3)
     await stage.settle()
     topic = stage.controller.store.durable_named("a")
     assert topic is not None
@@ -215,7 +215,7 @@ async def test_a_damaged_log_ends_the_controller() -> None:
 @on_virtual_time
 async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 100)
+    stage.brokers.set_delay(3, 100)
     await stage.create("a", timeout_ms=0)
     stage.disk.failing_writes = 1.0
     stage.create("b", timeout_ms=0)
@@ -244,7 +244,7 @@ async def test_a_lost_review_is_made_again() -> None:
     await stage.create("a", num_partitions=6, replication_factor=3)
     stage.disk.rng = _Always(False)  # type: ignore[assignment]
     stage.hold_syncs()
-    stage.fleet.stop_broker(2)
+    stage.brokers.stop_broker(2)
     await stage.settle()
     stage.release_syncs()
     while not stage.events(BrokerFenced) or stage.log.durable_offset < stage.log.next_offset:
@@ -263,7 +263,7 @@ async def test_a_lost_fence_is_fenced_again() -> None:
     stage = await Stage().start()
     stage.disk.rng = _Always(False)  # type: ignore[assignment]
     stage.disk.failing_syncs = 1.0
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle(0.1)
     stage.disk.failing_syncs = 0.0
     await stage.settle(2)

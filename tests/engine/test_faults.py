@@ -16,7 +16,7 @@ from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, ClusterCommand, QuotaAlteration, RecordRefusals
 from controller.machine.commands.commands import BeginQuorumEpoch, ChangeSettings, TopicCommand
 from controller.machine.state import DictTopics, State
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import Recorded, TopicCreated
 from events.names import RequestId, TopicName
 from projections.store.recorder import EventsAlone
@@ -73,7 +73,7 @@ def test_an_exception_in_deciding_fails_that_command_alone(kind: type[Any], monk
             (answer,) = await failing
             assert (answer.code, answer.message.split(".")[0]) == (-1, "The controller failed on this request")
         else:
-            stage.controller.observe(after)
+            stage.controller.submit_internal(after)
             behind = stage.create("behind")
         assert [codes(await reply) for reply in (before, behind)] == [[0], [0]]
         await stage.settle()
@@ -81,7 +81,7 @@ def test_an_exception_in_deciding_fails_that_command_alone(kind: type[Any], monk
         (line,) = [line for line in stage.heard.lines if line["event"] == "command failed"]
         assert (line["command"], line["request"], line["why"]) == (kind.__name__, POISON, "ZeroDivisionError: planted")
         assert "in planted" in line["trace"]
-        refused = [(event.api, event.error_code, event.rule) for event in stage.events(AsksRefused)]
+        refused = [(event.api, event.error_code, event.rule) for event in stage.events(RequestsRefused)]
         expected = [(kind.__name__, -1, "fault:ZeroDivisionError")]
         assert refused == ([] if kind is RecordRefusals else expected), "or each would be recorded by the next"
         assert stage.controller.failure is None
@@ -109,7 +109,7 @@ def test_what_was_applied_of_a_command_that_fails_is_taken_back(after: int, monk
     @on_virtual_time
     async def story() -> None:
         stage = await Stage().start()
-        stage.fleet.set_delay(1, 500)
+        stage.brokers.set_delay(1, 500)
         bad = poison_create(stage)
         together = [stage.create("good"), stage.controller.submit([bad]), stage.create("behind")]
         assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [0]]
@@ -155,7 +155,7 @@ def test_without_settings_or_an_epoch_nothing_is_decided(kind: type[Any], monkey
         stage = Stage()
         if kind is BeginQuorumEpoch:
             await stage.start()
-            stage.controller.observe(poison(stage, kind))
+            stage.controller.submit_internal(poison(stage, kind))
         else:
             await stage.controller.start((), "1.0")
         await asyncio.wait_for(stage.controller.failed.wait(), 5)
@@ -166,7 +166,7 @@ def test_without_settings_or_an_epoch_nothing_is_decided(kind: type[Any], monkey
 
 
 REPEATED = (
-    commands.ReviewTopics,
+    commands.ReconcileTopics,
     commands.ConfirmMetadata,
     commands.ExpireRequest,
     commands.AlterPartition,
@@ -185,9 +185,9 @@ def test_a_command_that_fails_at_every_try_keeps_nobody_busy(kind: type[Any], mo
         stage = await Stage().start()
         for number in range(3):
             stage.create(f"t{number}", timeout_ms=1000, denied=29 * (number == 2))
-        stage.fleet.stop_broker(2)
+        stage.brokers.stop_broker(2)
         await stage.settle(5)
-        stage.fleet.start_broker(2)
+        stage.brokers.start_broker(2)
         await stage.settle(5)
         tried, commits = len(stage.heard.failed), len(stage.heard.commits)
         await stage.settle(600)
@@ -207,15 +207,15 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
     names = [f"t{number}" for number in range(10)]
     await stage.create(*names, num_partitions=3, replication_factor=2)
     with pytest.MonkeyPatch.context() as patch:
-        real = machine._DECIDERS[commands.ReviewTopics]
+        real = machine._DECIDERS[commands.ReconcileTopics]
         planted = raises_on(lambda review: "t5" in review.topics, real)
-        patch.setitem(machine._DECIDERS, commands.ReviewTopics, planted)
-        stage.fleet.stop_broker(2)
+        patch.setitem(machine._DECIDERS, commands.ReconcileTopics, planted)
+        stage.brokers.stop_broker(2)
         await stage.settle(5)
         topics = [topic for topic in map(stage.controller.store.durable_named, names) if topic is not None]
         led_by_2 = {topic.name for topic in topics for one in topic.partitions if one.leader == 2}
         assert led_by_2 == {"t5"}
-        assert stage.heard.failed == ["ReviewTopics"]
+        assert stage.heard.failed == ["ReconcileTopics"]
     await stage.controller.stop()
 
 
@@ -230,9 +230,9 @@ async def test_many_alike_are_one_line_and_one_event_and_a_count() -> None:
         lines = [line for line in stage.heard.lines if line["event"] == "command failed"]
         assert len(lines) == 1
         await stage.settle(61)
-        assert [event.count for event in stage.events(AsksRefused)] == [1, 499]
+        assert [event.count for event in stage.events(RequestsRefused)] == [1, 499]
         await stage.controller.submit([poison_create(stage)])
-        assert stage.heard.lines[-1]["held_back"] == 499
+        assert stage.heard.lines[-1]["suppressed"] == 499
     await stage.controller.stop()
 
 
@@ -264,7 +264,7 @@ def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_restart(ra
         await stage.controller.submit([quota])
         assert [codes(await stage.create(name)) for name in "ab"] == [[0], [89]]
         reply = await stage.create("c", api_version=5)
-        assert (codes(reply), reply.silence_ms) == ([0], 2**31 - 1)
+        assert (codes(reply), reply.throttle_time_ms) == ([0], 2**31 - 1)
         await stage.controller.stop()
         again = await Stage(disk=stage.disk, boot_id="s2").start()
         assert [codes(await again.create(name)) for name in "de"] == [[0], [89]]

@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from controller.engine.flushing import FREE_AFTER_SLOW, WAIT_S, Flusher
 from controller.engine.inbox import Inbox
-from controller.machine.commands.commands import ReviewTopics
+from controller.engine.storage import FREE_AFTER_SLOW, WAIT_S, Flusher
+from controller.machine.commands.commands import ReconcileTopics
 from events.logs.log import LogWriteError
 from events.names import RequestId
 
@@ -57,7 +57,7 @@ def goes_round(work: Coroutine[object, object, None]) -> bool:
 async def test_the_loop_waits_for_a_quick_disk(
     disk: SlowDisk, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.engine.flushing.WAIT_S", 600)  # no machine is so busy
+    monkeypatch.setattr("controller.engine.storage.WAIT_S", 600)  # no machine is so busy
     disk.may_go_on.set()
     assert not goes_round(flusher.flush_alone())
     assert (disk.flushes, disk.flushed) == (1, 1)
@@ -91,11 +91,11 @@ async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
 
 
 async def test_the_inbox_says_how_long_the_loop_has_not_gone_round() -> None:
-    inbox, command = Inbox(), ReviewTopics(request_id=RequestId("r"), at_ms=0, topics=())
-    inbox.put((command, command, command))
+    inbox, command = Inbox(), ReconcileTopics(request_id=RequestId("r"), at_ms=0, topics=())
+    inbox.enqueue((command, command, command))
     for straight in (1, 2, 3):
         assert await inbox.take(1) == [command]
-        assert inbox.straight == straight
-    asyncio.get_running_loop().call_soon(inbox.put, (command,))
+        assert inbox.takes_without_yield == straight
+    asyncio.get_running_loop().call_soon(inbox.enqueue, (command,))
     assert await inbox.take(1) == [command]
-    assert inbox.straight == 0
+    assert inbox.takes_without_yield == 0

@@ -27,7 +27,7 @@ async def test_what_arrives_during_a_sync_shares_the_next_commit() -> None:
 @on_virtual_time
 async def test_a_broker_with_a_delay_confirms_in_a_later_commit() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 10)
+    stage.brokers.set_delay(3, 10)
     stage.heard.commits.clear()
     assert codes(await stage.create("orders")) == [0]
     with_prompt, with_late = 3, 3  # asked, created, known to two; known to the third, ready, answered
@@ -73,7 +73,7 @@ async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable()
 async def test_readers_see_the_brokers_and_settings_of_the_last_durable_commit() -> None:
     stage = await Stage().start()
     stage.hold_syncs()
-    stage.fleet.stop_broker(2)
+    stage.brokers.stop_broker(2)
     stage.change_settings(num_partitions="7")
     await stage.settle()
     assert seen(stage) == ([1, 2, 3], 1)

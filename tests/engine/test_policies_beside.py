@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from controller.policy import PolicyViolation, RequestMetadata
 from controller.policy.chain import LoadedPolicy, PolicyChain
 from controller.policy.runner import InlinePolicyRunner, Verdicts
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import CreateRequested, TopicCreated
 from tests.engine.stage import POLICY, Stage, codes
 from tests.simulation.slow_policies import SlowPolicies
@@ -106,7 +106,7 @@ async def test_what_changed_while_policies_judged_is_checked_again() -> None:
     assert codes(await two) == [36], "both were allowed, and the second came second"
     waits = stage.create("wide", replication_factor=3)
     await stage.settle(0.5)
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     assert codes(await waits) == [38], "a broker was lost meanwhile"
 
 
@@ -116,7 +116,7 @@ async def test_a_deadline_passes_while_policies_judge() -> None:
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("late", timeout_ms=1_000)
     assert answer.code == 7
-    assert "not judged" in answer.message
+    assert "not returned a verdict in time" in answer.message
     assert asyncio.get_running_loop().time() - begun < 1.1, "the client is answered in time"
     assert stage.answers_in_log("late") == [], "nothing is decided yet"
     await stage.settle(5)
@@ -129,7 +129,7 @@ async def test_a_deadline_passes_while_policies_judge() -> None:
 @on_virtual_time
 async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
     stage = await Stage(policies=slow(0.4)).start()
-    stage.fleet.set_delay(1, 60_000)
+    stage.brokers.set_delay(1, 60_000)
     reply = stage.create("late", timeout_ms=1_000)
     await stage.settle(0.5)
     [requested] = stage.events(CreateRequested)
@@ -143,7 +143,7 @@ async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
 @on_virtual_time
 async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout() -> None:
     stage = await Stage(policies=slow(0)).start()
-    stage.fleet.set_delay(1, 60_000)
+    stage.brokers.set_delay(1, 60_000)
     stage.held.clear()
     earlier, late = stage.delete("gone"), stage.create("late", timeout_ms=100)
     await stage.settle(0.2)
@@ -182,7 +182,7 @@ async def test_a_bug_in_judging_fails_the_requests_that_it_is_about() -> None:
     assert stage.heard.failed == ["CreateTopic"] * 3
     assert codes(await stage.delete("none")) == [3], "others are decided"
     await stage.settle()
-    refused = [(event.resource, event.rule) for event in stage.events(AsksRefused)]
+    refused = [(event.resource, event.rule) for event in stage.events(RequestsRefused)]
     assert refused == [(f"Topic:{name}", "fault:RuntimeError") for name in "abc"]
     assert stage.controller.failure is None
     await stage.controller.stop()

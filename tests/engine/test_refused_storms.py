@@ -8,7 +8,7 @@ import pytest
 
 from controller.access.refusals import INTERVAL_S, RECORDED_BYTES_MAX
 from controller.machine.errors import ErrorCode
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import CreateRejected
 from tests.engine.stage import Stage, codes
 from tests.simulation.virtual_time import on_virtual_time
@@ -59,7 +59,7 @@ def test_a_storm_of_refused_requests_leaves_little_in_the_log(
         added = list(stage.disk.kept.read())[begin:]
         assert sum(len(value) for _, value in added) < RECORDED_BYTES_MAX
         assert max(len(value) for _, value in added) < 10_000
-        counted = sum(event.count for event in stage.events(AsksRefused))
+        counted = sum(event.count for event in stage.events(RequestsRefused))
         assert len(stage.events(CreateRejected)) + counted == MANY * len(names), "none is lost"
         await stage.controller.stop()
 

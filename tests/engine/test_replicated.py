@@ -12,7 +12,7 @@ import pytest
 
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -38,12 +38,12 @@ class Process:
         self.node, self.log = seat.node, InMemoryLog("cluster")
         projector = MetadataProjector(self.log)
         self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
-        self.node.on_role = self.replication.note_role
+        self.node.on_role = self.replication.on_role_changed
         self.settings = (("num.partitions", str(seat.id)),)
         heard = Heard()
         self.controller = Controller(
             self.log,
-            SimulatedFleet(1),
+            SimulatedBrokers(1),
             boot_id=f"b{seat.id}",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=self._flush,
@@ -91,7 +91,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
         leader = next(each for each in processes if each.node is node)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await leader.controller.taken_up()
+                await leader.controller.until_deciding()
                 yield leader, [each for each in processes if each is not leader]
         finally:
             for each in processes:
@@ -105,7 +105,7 @@ async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tm
         for each in others:
             refused = await each.create("refused")
             assert codes(refused.answers) == [ErrorCode.NOT_CONTROLLER]
-            each.controller.observe(
+            each.controller.submit_internal(
                 ChangeSettings(request_id=each.controller.new_request_id("x"), at_ms=1, settings=(), release="dropped")
             )
             await each.controller.decided()
@@ -126,7 +126,7 @@ async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follow
         await leader.node.hand_over(PATIENCE_S)
         await until(lambda: any(each.replication.leads for each in others))
         (chosen,) = (each for each in others if each.replication.leads)
-        await chosen.controller.taken_up()
+        await chosen.controller.until_deciding()
         assert chosen.shows("before")
         await until(lambda: chosen.controller.store.durable_cluster.settings_pairs == chosen.settings)
         refused = await leader.create("late")

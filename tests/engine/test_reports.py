@@ -14,7 +14,7 @@ def decisions(heard: Heard) -> list[dict[str, object]]:
 async def test_one_line_a_decision() -> None:
     stage = await Stage().start()
     stage.heard.lines.clear()
-    stage.fleet.set_delay(1, 250)
+    stage.brokers.set_delay(1, 250)
     await stage.create("good", "no/name")
     await stage.enlarge("good", 4)
     await stage.enlarge("missing", 4)
@@ -47,7 +47,7 @@ def _numbers(heard: Heard) -> list[int]:
 async def test_a_line_for_each_broker_that_comes_and_goes() -> None:
     stage = Stage(brokers=1)
     await stage.start()
-    stage.fleet.stop_broker(1)
+    stage.brokers.stop_broker(1)
     await stage.settle()
     seen = [(line["event"], line["broker"]) for line in stage.heard.lines]
     assert seen == [("BrokerRegistered", 1), ("BrokerUnfenced", 1), ("BrokerFenced", 1)]

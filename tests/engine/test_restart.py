@@ -38,7 +38,7 @@ async def test_the_state_is_there() -> None:
 async def test_creates_that_waited_for_a_dead_process_end_once() -> None:
     with running_as(1):
         stage = await Stage().start()
-        stage.fleet.set_delay(3, 60_000)
+        stage.brokers.set_delay(3, 60_000)
         for name, timeout_ms in (("long", 20_000), ("short", 1_000), ("past", 100)):
             stage.create(name, timeout_ms=timeout_ms)
         await stage.settle(0.05)
@@ -46,7 +46,7 @@ async def test_creates_that_waited_for_a_dead_process_end_once() -> None:
     await stage.settle(0.5)
     assert stage.events(CreateAnswered) == [], "nobody was answered"
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[3].delay_ms = 5_000  # type: ignore[index]
+    later.brokers.by_id[3].delay_ms = 5_000  # type: ignore[index]
     await later.start()
     assert later.answers_in_log("past") == [7], "its deadline passed while nobody served"
     await later.settle(30)
@@ -65,13 +65,13 @@ async def test_a_review_that_died_with_its_process_is_made_good() -> None:
         stage = await Stage().start()
         await stage.create("a", num_partitions=6, replication_factor=3)
         stage.hold_syncs()
-        stage.fleet.stop_broker(2)
+        stage.brokers.stop_broker(2)
         await stage.settle()
     await killed(stage, 1)
     assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
     assert stage.events(LeaderElected) == [], "what follows from it is not"
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[2].running = False  # type: ignore[index]
+    later.brokers.by_id[2].running = False  # type: ignore[index]
     await later.start()
     topic = later.controller.store.durable_named("a")
     assert topic is not None
@@ -85,10 +85,10 @@ async def test_followers_that_were_never_reported_come_in_sync() -> None:
     with running_as(1):
         stage = await Stage().start()
         await stage.create("a", num_partitions=6, replication_factor=3)
-        stage.fleet.stop_broker(2)
+        stage.brokers.stop_broker(2)
         await stage.settle()
         stage.hold_syncs()
-        stage.fleet.start_broker(2)
+        stage.brokers.start_broker(2)
         await stage.settle()
     await killed(stage, 1)
     later = await Stage(disk=stage.disk, boot_id="s2").start()
@@ -146,13 +146,13 @@ async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
 @on_virtual_time
 async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 60_000)
+    stage.brokers.set_delay(3, 60_000)
     reply = stage.create("slow", timeout_ms=30_000)
     await stage.settle()
     await stage.controller.stop()
     assert reply.cancelled()
     again = Stage(disk=stage.disk, boot_id="s2")
-    again.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    again.brokers.by_id[3].delay_ms = 60_000  # type: ignore[index]
     await again.start()
     await again.controller.stop()
     assert virtual_loop().timers() == [], "the end leaves no deadline behind either"
@@ -163,12 +163,12 @@ async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
 @on_virtual_time
 async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back() -> None:
     stage = await Stage().start()
-    stage.fleet.set_delay(3, 60_000)
+    stage.brokers.set_delay(3, 60_000)
     stage.create("slow", timeout_ms=30_000)
     await stage.settle()
     await stage.controller.stop()
     later = Stage(disk=stage.disk, boot_id="s2")
-    later.fleet.brokers[3].delay_ms = 60_000  # type: ignore[index]
+    later.brokers.by_id[3].delay_ms = 60_000  # type: ignore[index]
     await later.start()
     later.skew_ms = -3_600_000
     await later.settle(30)

@@ -32,14 +32,14 @@ create slow 1x2 id=q3
 expire slow id=q3 at=5000
 register 3
 unfence 3
-review a a_b slow
+reconcile a a_b slow
 sync a
 partitions a to=4 id=q4
 partitions a to=1 id=q5
 create hand on=0:1.3,1:3.1 id=q6
 confirm 1 2 3
 fence 2
-review a a_b slow hand
+reconcile a a_b slow hand
 delete hand id=q7
 alter a set:min.insync.replicas=2 id=q8
 create waits 1x1 id=q9
@@ -71,21 +71,21 @@ create a 2x3 id=q0
 confirm 1
 register 2 rack=b
 unfence 2
-review a
+reconcile a
 sync a
 register 3 rack=c
 unfence 3
 confirm 1 2 3
-review a
+reconcile a
 sync a
 fence 1
-review a
+reconcile a
 unfence 1
 sync a
 leader a 1 2 gone
 register 3 rack=d as=second
 unregister 3
-review a
+reconcile a
 settings fewer count=4 minisr=2
 partitions a to=3 id=q1
 """
@@ -103,7 +103,7 @@ alter a set:retention.ms=7 id=q4 clear=0
 done a id=q4 code=40
 seen a 1.2.3::1:0 2.3.1::2:0 3.1.2::3:0 conf=
 fence 2
-review a
+reconcile a
 seen a 1.2.3:1.3:1:0 2.3.1:3.1:3:1 3.1.2:3.1:3:0
 seen d 1.3::1:0 conf=retention.ms=5
 gone a
@@ -140,16 +140,16 @@ create t 1x3 timeout=0 id=c0
 join 3 rack=c dirs=30.31
 unfence 2
 unfence 3
-review t
+reconcile t
 report t by=1 0:1.2.3:0:2:e1.2.3
 lies t by=3 0:31
 alter t set:min.insync.replicas=2
 fence 1
-review t
+reconcile t
 join 1 as=second dirs=11 unclean
 unfence 1
 leave 2
-review t
+reconcile t
 dirs 3 31
 elect t 0
 reassign t 0:2.3
@@ -220,7 +220,7 @@ def history(name: str) -> list[Recorded]:
 
         return adopted_records()
     if name == FOLLOWED:
-        from tests.brokers.kraft.discovering.story import followed_records
+        from tests.brokers.kraft.importing.story import followed_records
 
         return followed_records()
     begin, steps = HISTORIES[name]

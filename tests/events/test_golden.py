@@ -10,7 +10,7 @@ from events.catalog import EVENT_TYPES, Recorded
 from events.codec import EventDecodeError, decode_event, encode_event
 from tests.events.golden import ADOPTED, BAD, FOLDER, FOLLOWED, HISTORIES, OLDER, hash_of, lines_of, state_hash
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 
 good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED, FOLLOWED])

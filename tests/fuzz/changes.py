@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_client_quotas as quotas
-from controller.kafka.messages import alter_user_scram_credentials as scram
-from controller.kafka.messages import create_partitions as partitions
-from controller.kafka.messages import create_topics as creates
-from controller.kafka.messages import delete_topics as deletes
-from controller.kafka.messages import describe_configs as describe
-from controller.kafka.messages import incremental_alter_configs as configs
+from controller.kafka.messages import ApiKey, Message, access, configs
+from controller.kafka.messages import topics as topics_messages
 
 CHANGES = 4990
 """What each comes to is at most two records a change: Kafka takes 10,000 together."""
@@ -25,9 +19,9 @@ def largest_changes() -> Iterator[tuple[str, bytes]]:
 
 
 def _users(numbers: range) -> Message:
-    return scram.AlterUserScramCredentialsRequest(
+    return access.AlterUserScramCredentialsRequest(
         upsertions=tuple(
-            scram.ScramCredentialUpsertion(
+            access.ScramCredentialUpsertion(
                 name=f"u{n}", mechanism=1, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32
             )
             for n in numbers
@@ -36,23 +30,23 @@ def _users(numbers: range) -> Message:
 
 
 def _users_removed(numbers: range) -> Message:
-    gone = tuple(scram.ScramCredentialDeletion(name=f"u{n}", mechanism=1) for n in numbers)
-    return scram.AlterUserScramCredentialsRequest(deletions=gone)
+    gone = tuple(access.ScramCredentialDeletion(name=f"u{n}", mechanism=1) for n in numbers)
+    return access.AlterUserScramCredentialsRequest(deletions=gone)
 
 
 def _quotas(numbers: range) -> Message:
-    op = quotas.OpData(key="controller_mutation_rate", value=1e9)
-    return quotas.AlterClientQuotasRequest(
+    op = access.OpData(key="controller_mutation_rate", value=1e9)
+    return access.AlterClientQuotasRequest(
         entries=tuple(
-            quotas.EntryData(entity=(quotas.EntityData(entity_type="user", entity_name=f"u{n}"),), ops=(op,))
+            access.EntryData(entity=(access.EntityData(entity_type="user", entity_name=f"u{n}"),), ops=(op,))
             for n in numbers
         )
     )
 
 
 def _topics(numbers: range) -> Message:
-    topics = (creates.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in numbers)
-    return creates.CreateTopicsRequest(topics=tuple(topics), timeout_ms=60_000)
+    topics = (topics_messages.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in numbers)
+    return topics_messages.CreateTopicsRequest(topics=tuple(topics), timeout_ms=60_000)
 
 
 def _configs(numbers: range) -> Message:
@@ -62,23 +56,23 @@ def _configs(numbers: range) -> Message:
 
 
 def _partitions(numbers: range) -> Message:
-    topics = (partitions.CreatePartitionsTopic(name=f"t{n}", count=3) for n in numbers)
-    return partitions.CreatePartitionsRequest(topics=tuple(topics), timeout_ms=60_000)
+    topics = (topics_messages.CreatePartitionsTopic(name=f"t{n}", count=3) for n in numbers)
+    return topics_messages.CreatePartitionsRequest(topics=tuple(topics), timeout_ms=60_000)
 
 
 def _described(numbers: range) -> Message:
-    resources = (describe.DescribeConfigsResource(resource_type=2, resource_name=f"t{n}") for n in numbers)
-    return describe.DescribeConfigsRequest(resources=tuple(resources))
+    resources = (configs.DescribeConfigsResource(resource_type=2, resource_name=f"t{n}") for n in numbers)
+    return configs.DescribeConfigsRequest(resources=tuple(resources))
 
 
 def _deleted(numbers: range) -> Message:
-    topics = (deletes.DeleteTopicState(name=f"t{n}") for n in numbers)
-    return deletes.DeleteTopicsRequest(topics=tuple(topics), timeout_ms=60_000)
+    topics = (topics_messages.DeleteTopicState(name=f"t{n}") for n in numbers)
+    return topics_messages.DeleteTopicsRequest(topics=tuple(topics), timeout_ms=60_000)
 
 
 def _large_topic(_: range) -> Message:
-    topic = creates.CreatableTopic(name="large", num_partitions=9000, replication_factor=3)
-    return creates.CreateTopicsRequest(topics=(topic,), timeout_ms=60_000)
+    topic = topics_messages.CreatableTopic(name="large", num_partitions=9000, replication_factor=3)
+    return topics_messages.CreateTopicsRequest(topics=(topic,), timeout_ms=60_000)
 
 
 _CHANGES: dict[str, tuple[ApiKey, int, Callable[[range], Message]]] = {

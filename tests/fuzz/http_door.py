@@ -38,12 +38,12 @@ TIMEOUT_MS_MAX = 200
 EVERY_S = 0.02
 _HEAD = b" HTTP/1.1\r\nHost: localhost\r\n"
 REQUESTS = (
-    b"GET /topics?limit=10&at=3" + _HEAD + b"\r\n",
-    b"GET /events?from=0&limit=5" + _HEAD + b"Authorization: Basic YTpi\r\nOrigin: http://localhost\r\n\r\n",
-    b"POST /topics?validate_only=true" + _HEAD + b'Content-Length: 35\r\n\r\n{"name": "near", "assignments":[[1]]}',
-    b"POST /topics" + _HEAD + b'Transfer-Encoding: chunked\r\n\r\nc\r\n{"name": "n"\r\n1\r\n}\r\n0\r\n\r\n',
-    b"GET /topics/pay%2Eorders" + _HEAD + b"Upgrade: h2c\r\nConnection: Upgrade\r\nExpect: 100-continue\r\n\r\n" * 2,
-    b"DELETE /topics/none" + _HEAD + b"X-Forwarded-For: ::1, a\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+    b"GET /v1/topics?limit=10&at=3" + _HEAD + b"\r\n",
+    b"GET /v1/events?from=0&limit=5" + _HEAD + b"Authorization: Basic YTpi\r\nOrigin: http://localhost\r\n\r\n",
+    b"POST /v1/topics?validate_only=true" + _HEAD + b'Content-Length: 35\r\n\r\n{"name": "near", "assignments":[[1]]}',
+    b"POST /v1/topics" + _HEAD + b'Transfer-Encoding: chunked\r\n\r\nc\r\n{"name": "n"\r\n1\r\n}\r\n0\r\n\r\n',
+    b"GET /v1/topics/pay%2Eorders" + _HEAD + b"Upgrade: h2c\r\nConnection: Upgrade\r\nExpect: 100-continue\r\n\r\n" * 2,
+    b"DELETE /v1/topics/none" + _HEAD + b"X-Forwarded-For: ::1, a\r\n\r\nGET / HTTP/1.0\r\n\r\n",
 )
 """Not all of them are right."""
 PARTITIONS_MAX = 20
@@ -82,7 +82,7 @@ class Fuzzer:
     def run(self, seconds: float) -> None:
         """Fuzz for so long; raises AssertionError at the first answer that should not be."""
         for name in TOPICS:
-            assert self._session.post(f"{self._base}/topics", json={"name": name}).status_code == 201
+            assert self._session.post(f"{self._base}/v1/topics", json={"name": name}).status_code == 201
         schema = schemathesis.openapi.from_url(f"{self._base}/openapi.json")
         operations: list[Any] = list(schema.get_all_operations())
         rounds = [(each.ok(), mode) for each in operations for mode in _ANY_MODE]

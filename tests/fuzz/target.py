@@ -16,7 +16,7 @@ import uvloop
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsRequest
+from controller.kafka.messages.cluster import ApiVersionsRequest
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.service import Limits
 from events.catalog import Endpoint

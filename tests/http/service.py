@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from controller.access.authorizer import Authorizer
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -77,13 +77,13 @@ class Service:
     ) -> None:
         self.log = log
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
-        self.fleet = SimulatedFleet(3)
+        self.brokers = SimulatedBrokers(3)
         self.metrics = Metrics()
         self.lines = Lines()
         self.judge = judge
         self.controller = Controller(
             log,
-            self.fleet,
+            self.brokers,
             boot_id="boot",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=lambda: asyncio.to_thread(log.flush),
@@ -100,7 +100,7 @@ class Service:
 
     def another_http(self) -> HttpServer:
         """One more HTTP side of the same controller, not started."""
-        return HttpServer(self.api, self.fleet, self.query, self.metrics, logins=self._logins)
+        return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
 
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""
@@ -115,7 +115,7 @@ class Service:
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         """POST a topic."""
-        return await self.request("POST", "/topics", expect, json={"name": name, **body})
+        return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until something is so, as far as the controller knows."""
@@ -125,7 +125,7 @@ class Service:
 
     async def live(self, *broker_ids: int) -> None:
         """Wait until just these brokers are live and all topics have been looked at."""
-        await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_settled())
+        await self.until(lambda: tuple(self.api.cluster.live) == broker_ids and self.controller.is_reconciled())
 
 
 def followers(one: Service) -> int:

@@ -27,14 +27,14 @@ async def test_partitions_are_added() -> None:
         await one.create("t", num_partitions=1)
         assert (await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3}))["num_partitions"] == 3
         by_hand = {"num_partitions": 4, "assignments": [[3, 1, 2]]}
-        assert (await one.request("PATCH", "/topics/t", json=by_hand))["num_partitions"] == 4
+        assert (await one.request("PATCH", "/v1/topics/t", json=by_hand))["num_partitions"] == 4
         assert (await one.get("/v1/topics/t"))["partitions"][3]["replicas"] == [3, 1, 2]
 
 
 WRONG = """
-t    {}                                                 | 400 body: one of configs and num_partitions, and not both
-t    {"configs": {"retention.ms": 1}, "num_partitions": 3} | 400 body: one of configs and num_partitions, and not both
-t    {"configs": {"retention.ms": 1}, "assignments": [[1]]} | 400 assignments: they go with num_partitions
+t    {}                                                 | 400 body: give either configs or num_partitions
+t    {"configs": {"retention.ms": 1}, "num_partitions": 3} | 400 body: give either configs or num_partitions
+t    {"configs": {"retention.ms": 1}, "assignments": [[1]]} | 400 assignments: only allowed with num_partitions
 t    {"configs": {"retention.ms": "soon"}}              | 400 Invalid value soon for configuration retention.ms
 t    {"partitions": 3}                                  | 400 partitions: unknown field; allowed are configs, num_part
 t    {"num_partitions": 1}                              | 400 The topic t currently has 2 partition(s); 1 would not be
@@ -64,7 +64,7 @@ class Needs:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return resource_type != "Topic" or operation != self._operation
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 

@@ -44,7 +44,7 @@ async def test_a_key_is_of_one_wish_and_of_one_principal() -> None:
         for body in ({"name": "u"}, {"name": "t", "num_partitions": 2}, {"name": "t", "configs": {"retention.ms": 5}}):
             reply = await _post(one, "k", 422, **body)
             assert (reply["error"], reply["request_id"]) == ("INVALID_REQUEST", made["request_id"]), body
-            assert "wanted something else" in reply["message"]
+            assert "was used for a different change" in reply["message"]
         await one.request("DELETE", "/v1/topics/t", 422, headers=_key("k"))
         await _patch(one, "k", 422, num_partitions=5)
         await _post(one, "other", 409, name="t")
@@ -58,7 +58,7 @@ async def test_a_refusal_is_repeated_with_its_rule() -> None:
         assert replies[0] == replies[1]
         assert replies[0]["rule"] == "policy:tests.Owned/owner"
         (listed,) = (await one.get("/v1/requests"))["requests"]
-        assert listed["asked_offset"] + 3 == one.log.durable_offset, "it was decided once"
+        assert listed["requested_offset"] + 3 == one.log.durable_offset, "it was decided once"
 
 
 async def test_changes_are_made_once() -> None:
@@ -79,9 +79,9 @@ async def test_changes_are_made_once() -> None:
 
 async def test_what_was_answered_before_it_was_complete_is_answered_so_again() -> None:
     async with service() as one:
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         late = await _post(one, "k", 202, name="t", timeout_ms=20)
-        one.fleet.set_delay(3, 0)
+        one.brokers.set_delay(3, 0)
         assert await _post(one, "k", 202, name="t") == late
 
 
@@ -91,18 +91,18 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
     async with service(log, settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         first = asyncio.create_task(_post(one, "k", 201, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
-        assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
+        await one.until(lambda: bool(one.controller.status().requests_open))
+        assert "is in progress" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
         made = await first
         assert await _post(one, "k", 201, name="pay.t") == made
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         waiting = asyncio.create_task(_post(one, "left", 503, name="pay.u"))
         await one.until(lambda: one.api.topic("pay.u") is not None)
         await one.http.stop()
         await waiting
     async with service(log, settings=POLICY, judge=judge) as one:
-        one.fleet.set_delay(3, 60_000)
+        one.brokers.set_delay(3, 60_000)
         await _post(one, "left", 201, name="pay.u")
 
 
@@ -110,9 +110,9 @@ async def _post_and_go(one: Service, **body: Any) -> None:
     """Send a create under the key `k`, and be gone before it is answered."""
     assert one.http._listener._server is not None
     first = asyncio.create_task(_post(one, "k", 201, **body))
-    await one.until(lambda: bool(one.controller.standing().requests_open))
+    await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()
-    connected = one.http._listener._server._door._open
+    connected = one.http._listener._server._connections._open
     await one.until(lambda: not connected)
 
 
@@ -121,9 +121,9 @@ async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         await _post_and_go(one, name="pay.t")
-        assert "is at work" in (await _post(one, "k", 409, name="pay.t"))["message"]
+        assert "is in progress" in (await _post(one, "k", 409, name="pay.t"))["message"]
         judge.may_answer.set()
-        await one.until(lambda: not one.controller.standing().requests_open)
+        await one.until(lambda: not one.controller.status().requests_open)
         await _post(one, "k", 201, name="pay.t")
 
 
@@ -132,9 +132,9 @@ async def test_what_was_answered_too_early_is_known_also_when_its_client_has_gon
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
         await _post_and_go(one, name="pay.t", timeout_ms=20)
-        await one.until(lambda: not one.controller.standing().requests_open)
+        await one.until(lambda: not one.controller.status().requests_open)
         again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
+        await one.until(lambda: bool(one.controller.status().requests_open))
         judge.may_answer.set()
         assert (await again)["request_id"] == f"{request_id_of('User:ANONYMOUS', 'k')}-2"
 
@@ -145,7 +145,7 @@ async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
         judge.may_answer.clear()
         late = await _post(one, "k", 504, name="pay.t", timeout_ms=20)
         again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.standing().requests_open))
+        await one.until(lambda: bool(one.controller.status().requests_open))
         judge.may_answer.set()
         reply = await again
         assert reply["error"] == "TOPIC_ALREADY_EXISTS"
@@ -167,9 +167,7 @@ async def test_what_is_no_key_is_refused() -> None:
         for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
             headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
             reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
-            assert reply["message"].startswith("Idempotency-Key: it is given once, and is 1 to 255 printable ASCII"), (
-                key
-            )
+            assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), key
         headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
         await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
         await one.get("/v1/topics/t", 404)

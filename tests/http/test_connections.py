@@ -16,17 +16,17 @@ import pytest
 from controller.http import connections, following, query_threads
 from controller.http.connections import BYTES_PER_TURN, Connection
 from controller.http.server import HttpServer
-from controller.kafka.server.connection_counts import ConnectionCounts
+from controller.kafka.server.service import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
 from tests.security.certificates import Authority
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
-TOPICS = b"GET /topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
-BROKERS = b"GET /brokers HTTP/1.1\r\nHost: localhost\r\n\r\n"
-FOLLOW = b"GET /events/follow?from=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-POST = b"POST /topics HTTP/1.1\r\nHost: localhost\r\n"
+TOPICS = b"GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+BROKERS = b"GET /v1/brokers HTTP/1.1\r\nHost: localhost\r\n\r\n"
+FOLLOW = b"GET /v1/events/follow?from=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\n"
 ENDS_WITHIN_S = 60
 
 
@@ -80,7 +80,7 @@ async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 5)
     async with opened() as (_, to):
         silent = [await to.send() for _ in range(20)]
-        half = [await to.send(b"GET /topics HTTP/1.1\r\nHo") for _ in range(20)]
+        half = [await to.send(b"GET /v1/topics HTTP/1.1\r\nHo") for _ in range(20)]
         assert [await to.status(request) for request in (LIVE, TOPICS)] == [200, 200]
         for reader, _ in (*silent, *half[:10]):
             assert await _ended(reader) == b"", "the oldest were closed"
@@ -88,7 +88,7 @@ async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(connections, "CONNECTIONS_MORE", 2)
+    monkeypatch.setattr(connections, "CONNECTIONS_FOR_HEALTH", 2)
     async with opened() as (one, to):
         await one.client.aclose()
         at_work = [await to.send(FOLLOW) for _ in range(2)]
@@ -105,10 +105,10 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
 async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
     counts = ConnectionCounts(total_max=3)
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         assert all(counts.admit("kafka") for _ in range(3))
-        idle = [await to.send() for _ in range(2 * connections.FILES_MORE)]
+        idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
         assert await _ended(idle[0][0]) == b"", "the oldest that owes a request gives way"
         counts.left("kafka")
@@ -119,7 +119,7 @@ async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
 
 OWED = [
     (b"",),
-    (b"GET /topics HTTP/1.1\r\n",),
+    (b"GET /v1/topics HTTP/1.1\r\n",),
     (POST + b"Content-Length: 100\r\n\r\n{",),
     (POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",),
     (LIVE, b"GET"),
@@ -143,7 +143,7 @@ async def test_a_request_that_does_not_come_is_waited_for_only_so_long(
 async def test_a_request_in_time_has_all_the_time_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     async with opened() as (one, to):
-        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         body = b'{"name": "t", "timeout_ms": 600}'
         head = POST + b"Content-Length: %d\r\n\r\n" % len(body)
         assert await to.status(head + body) == 202
@@ -194,7 +194,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 async def test_answers_that_are_not_taken_hold_so_many_bytes(
     answers: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HELD_BYTES_MAX", 50 << 20)
+    monkeypatch.setattr(connections, "RESPONSE_BYTES_MAX", 50 << 20)
     async with opened() as (_, to):
         patient, _ = await to.send(BROKERS, host="127.0.0.2")
         assert (await patient.readline()).startswith(b"HTTP/1.1 200")
@@ -224,7 +224,7 @@ async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
 
 async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
     async with opened() as (one, to):
-        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         body = b'{"name": "t", "timeout_ms": 2000000000}'
         _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         await one.until(lambda: one.api.store.durable_named("t") is not None)
@@ -237,13 +237,13 @@ async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
 
 async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    take = Connection._take
+    take = Connection._process
 
     def counted(self: Connection, data: bytes) -> None:
         sizes.append(len(data))
         take(self, data)
 
-    monkeypatch.setattr(Connection, "_take", counted)
+    monkeypatch.setattr(Connection, "_process", counted)
     async with opened() as (_, to):
         text = b'{"name": "t"' + b" " * 40_000 + b"}"
         chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"
@@ -276,7 +276,7 @@ class Counted(Counter[str]):
 async def test_an_address_has_only_so_many_connections() -> None:
     counts = Counted()
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         held = [await to.send() for _ in range(2)]
         await one.until(lambda: counts["127.0.0.1"] == 2)
@@ -298,13 +298,14 @@ async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypa
     counts = Counted()
     async with service() as one:
         monkeypatch.setattr(Counted, "MAX", 100)
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, tls=tls, counts=counts)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, tls=tls, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         silent = [await to.send() for _ in range(10)]
         async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=60) as client:
-            for path in ("/health/live", "/topics", "/openapi.json"):
+            for path in ("/health/live", "/v1/topics", "/openapi.json"):
                 assert (await client.get(path)).status_code == 200
-            assert (await client.post("/topics", json={"name": "t", "configs": {"retention.ms": "1" * 15}})).is_success
+            body = {"name": "t", "configs": {"retention.ms": "1" * 15}}
+            assert (await client.post("/v1/topics", json=body)).is_success
         for reader, _ in silent[:7]:
             assert await _ended(reader) == b""
         await to.send(b"GET / HTTP/1.1\r\n\r\n")  # no TLS at all

@@ -18,7 +18,7 @@ from tests.http.service import Service, followers, service
 
 
 async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
-    async with one.client.stream("GET", "/events/follow", params=parameters) as answer:
+    async with one.client.stream("GET", "/v1/events/follow", params=parameters) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("application/x-ndjson")
         lines = []
@@ -46,8 +46,8 @@ async def test_events_are_followed_as_they_become_durable() -> None:
 
 
 async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SIGN_OF_LIFE_S", 0.05)
-    async with service() as one, one.client.stream("GET", "/events/follow") as answer:
+    monkeypatch.setattr(following, "HEARTBEAT_S", 0.05)
+    async with service() as one, one.client.stream("GET", "/v1/events/follow") as answer:
         chunks = answer.aiter_bytes()
         assert await anext(chunks) == b"\n"
         await one.http.stop()
@@ -62,13 +62,13 @@ class _Everything:
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         return self.allowed
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return self.allowed
 
 
 async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
     permissions = _Everything()
-    async with service(authorizer=permissions) as one, one.client.stream("GET", "/events/follow") as answer:
+    async with service(authorizer=permissions) as one, one.client.stream("GET", "/v1/events/follow") as answer:
         await one.until(lambda: followers(one) == 1)
         permissions.allowed = False
         await one.create("t", 403)
@@ -78,25 +78,25 @@ async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
 
 async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 1)
-    async with service() as one, one.client.stream("GET", "/events/follow"):
+    async with service() as one, one.client.stream("GET", "/v1/events/follow"):
         await one.until(lambda: followers(one) == 1)
-        reply = await one.get("/events/follow", 503)
-        assert reply["message"] == "1 clients follow the events already"
+        reply = await one.get("/v1/events/follow", 503)
+        assert reply["message"] == "too many clients follow the events: 1"
 
 
 async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
         reach = Reach(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, reach=reach)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
         base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
         listening = other._parts.followers
         for number in (1, 2):
             host = {"X-Forwarded-For": f"10.0.0.{number}"}
-            first = await held.enter_async_context(one.client.stream("GET", f"{base}/events/follow", headers=host))
+            first = await held.enter_async_context(one.client.stream("GET", f"{base}/v1/events/follow", headers=host))
             assert first.status_code == 200
             await one.until(lambda: len(listening) == number)  # noqa: B023 - waited for within the turn
-            async with one.client.stream("GET", f"{base}/events/follow", headers=host) as second:
+            async with one.client.stream("GET", f"{base}/v1/events/follow", headers=host) as second:
                 assert second.status_code == 503
         await other.stop()
         await one.until(lambda: not listening._by_host)
@@ -138,7 +138,7 @@ async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was(
 
 
 async def test_a_sign_of_life_is_a_comment_to_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "SIGN_OF_LIFE_S", 0.05)
+    monkeypatch.setattr(following, "HEARTBEAT_S", 0.05)
     headers = {"accept": "text/event-stream"}
     async with service() as one, one.client.stream("GET", "/v1/events/follow", headers=headers) as answer:
         chunks = answer.aiter_bytes()

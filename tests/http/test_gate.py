@@ -53,31 +53,31 @@ def logins(users: Users, required: bool = True, reports: Callable[[str, str, str
 async def test_the_401_says_how_to_log_in(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         with capture_logs() as lines:
-            answer = await one.client.get("/topics")
+            answer = await one.client.get("/v1/topics")
         assert answer.status_code == 401
         challenges = answer.headers.get_list("www-authenticate")
         assert [one.partition(" ")[0] for one in challenges] == ["Basic", "Bearer"]
         assert answer.json()["error"] == "SASL_AUTHENTICATION_FAILED"
         assert lines == [], "who has not tried has not failed"
-        for path in ("/openapi.json", "/", "/metrics", "/no/such/path", "/events/follow", "/health/ready/x"):
+        for path in ("/openapi.json", "/", "/metrics", "/no/such/path", "/v1/events/follow", "/health/ready/x"):
             assert (await one.client.get(path)).status_code == 401, path
-        assert (await one.client.post("/topics", json={"name": "a.b"})).status_code == 401
+        assert (await one.client.post("/v1/topics", json={"name": "a.b"})).status_code == 401
 
 
 async def test_a_browser_is_shown_how_to_log_in(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         for path in ("/", "/topics", "/requests/x", "/no/such/path"):
             for given in ({}, {"authorization": basic("carol", "PLANTED")}):
-                answer = await one.client.get(path, headers={"accept": "text/html", **given})
-                assert (answer.status_code, answer.headers["vary"]) == (401, "accept"), path
+                answer = await one.client.get(path, headers=given)
+                assert answer.status_code == 401, path
                 assert answer.headers.get_list("www-authenticate")[0].startswith("Basic ")
                 assert "default-src 'none'" in answer.headers["content-security-policy"]
-                assert "a form for a name and a password" in answer.text
-                assert ("the credentials are not valid" if given else "log in with a bearer token") in answer.text
+                assert "asks for a user name and password" in answer.text
+                assert ("invalid credentials" if given else "log in with a bearer token") in answer.text
                 assert "<script" not in answer.text
                 assert "PLANTED" not in answer.text
         as_json = await one.client.get("/metrics", headers={"accept": "text/html"})
-        assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "what has no page answers as ever"
+        assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "it has no page"
 
 
 async def test_health_is_open(users: Users) -> None:
@@ -99,10 +99,10 @@ async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
     async with service(logins=logins(users, reports=reports)) as one:
         for number, (authorization, principal) in enumerate(ways):
             answer = await one.client.post(
-                "/topics", json={"name": f"t.{number}"}, headers={"Authorization": authorization}
+                "/v1/topics", json={"name": f"t.{number}"}, headers={"Authorization": authorization}
             )
             assert answer.status_code == 201, answer.text
-            events = await one.client.get(f"/topics/t.{number}/events", headers={"Authorization": authorization})
+            events = await one.client.get(f"/v1/topics/t.{number}/events", headers={"Authorization": authorization})
             assert events.json()["events"][0]["fields"]["principal"] == principal
     assert {login[1:] for login in reports.logins} == {("bearer", "succeeded"), ("basic", "succeeded")}
 
@@ -111,13 +111,13 @@ WRONG = [
     ("Bearer tw_PLANTED", "unknown token", ""),
     (basic("alice", "PLANTED"), "wrong user name or password", "alice"),
     (basic("nobody", "PLANTED"), "wrong user name or password", "nobody"),
-    ("Basic PLANTED", "a Basic Authorization that cannot be read", ""),
-    ("Basic PLANTED\x83", "a Basic Authorization that cannot be read", ""),
-    ("Basic " + base64.b64encode(b"\xff:PLANTED").decode(), "a Basic Authorization that cannot be read", ""),
+    ("Basic PLANTED", "malformed Basic Authorization", ""),
+    ("Basic PLANTED\x83", "malformed Basic Authorization", ""),
+    ("Basic " + base64.b64encode(b"\xff:PLANTED").decode(), "malformed Basic Authorization", ""),
     ("Bearer PLANTED\x83", "unknown token", ""),
-    ("Basic " + base64.b64encode(b"PLANTED").decode(), "a Basic Authorization without a name or a password", ""),
-    ("Digest PLANTED", "an Authorization that is neither Bearer nor Basic", ""),
-    ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or a very long one", ""),
+    ("Basic " + base64.b64encode(b"PLANTED").decode(), "Basic Authorization without a user name or password", ""),
+    ("Digest PLANTED", "Authorization is neither Bearer nor Basic", ""),
+    ("Bearer " + "PLANTED" * 1000, "more than one Authorization header, or one that is too long", ""),
 ]
 
 
@@ -127,7 +127,7 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
     async with service(logins=logins(users, required, reports)) as one:
         for authorization, reason, user in WRONG:
             with capture_logs() as lines:
-                answer = await one.client.get("/topics", headers={b"Authorization": authorization.encode("latin-1")})
+                answer = await one.client.get("/v1/topics", headers={b"Authorization": authorization.encode("latin-1")})
             assert answer.status_code == 401, authorization
             assert [(line["event"], line["reason"], line["user"]) for line in lines] == [
                 ("authentication_failed", reason, user)
@@ -138,11 +138,11 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
 
 async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:
     async with service(logins=logins(users, required=False)) as one:
-        assert (await one.client.post("/topics", json={"name": "a.anonymous"})).status_code == 201
+        assert (await one.client.post("/v1/topics", json={"name": "a.anonymous"})).status_code == 201
         header = {"Authorization": basic("alice", "alice-PLANTED")}
-        assert (await one.client.post("/topics", json={"name": "a.named"}, headers=header)).status_code == 201
+        assert (await one.client.post("/v1/topics", json={"name": "a.named"}, headers=header)).status_code == 201
         for name, principal in (("a.anonymous", "User:ANONYMOUS"), ("a.named", "User:alice")):
-            events = await one.get(f"/topics/{name}/events")
+            events = await one.get(f"/v1/topics/{name}/events")
             assert events["events"][0]["fields"]["principal"] == principal
 
 

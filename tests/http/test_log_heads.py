@@ -12,15 +12,14 @@ import pytest
 
 from controller.http.server import HttpServer
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
-from controller.serving.history.log_heads import build_tree, sign_heads
+from controller.serving.archiving import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
-from events.logs.heads import Head, HeadSigner
 from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
-from events.logs.proofs import check_paths, read_proof
+from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
 from projections.store.tree import HEAD
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import Service, service
 from tests.http.test_permissions import Half
 
@@ -39,13 +38,13 @@ async def test_the_head_is_that_of_the_durable_events() -> None:
     async with service() as one:
         for number in range(60):
             await one.create(f"t{number}")
-        reply = await one.get("/log/head")
+        reply = await one.get("/v1/log/head")
         head = head_in(reply)
         assert (head.log, head.size) == (one.log.cluster_id, one.log.durable_offset)
         assert bytes.fromhex(head.root) == root_of(one, head.size)
         assert "consistency" not in reply
         assert not head.signature
-        since = await one.get("/log/head", since=5)
+        since = await one.get("/v1/log/head", since=5)
         path = [base64.b64decode(each) for each in since["consistency"]]
         assert is_consistent(5, root_of(one, 5), head.size, bytes.fromhex(head.root), path)
 
@@ -56,20 +55,20 @@ async def test_every_event_of_a_topic_and_a_request_is_proved() -> None:
         created = await one.create("pay.orders")
         await one.create("b")
         for which in ({"topic": "pay.orders"}, {"request": created["request_id"]}, {"offset": "3"}):
-            proof = read_proof(msgspec.json.encode(await one.get("/log/proof", **which)))
+            proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
             check_paths(proof)
             events = [decode_event(event.offset, event.value) for event in proof.events]
             assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
             if "topic" in which:
-                shown = await one.get("/topics/pay.orders/events")
+                shown = await one.get("/v1/topics/pay.orders/events")
                 assert [event.offset for event in events] == [each["offset"] for each in shown["events"]]
             elif "request" in which:
                 assert {event.event.topic for event in events} == {"pay.orders"}  # type: ignore[union-attr]
-        first = await one.get("/log/proof", topic="pay.orders", limit=2)
-        rest = await one.get("/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
-        whole = await one.get("/log/proof", topic="pay.orders")
+        first = await one.get("/v1/log/proof", topic="pay.orders", limit=2)
+        rest = await one.get("/v1/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
+        whole = await one.get("/v1/log/proof", topic="pay.orders")
         assert first["events"] + rest["events"] == whole["events"]
-        older = read_proof(msgspec.json.encode(await one.get("/log/proof", offset=2, size=9)))
+        older = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=2, size=9)))
         check_paths(older)
         assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
 
@@ -89,14 +88,14 @@ async def test_leaves_are_the_events_and_secrets_are_hashes() -> None:
                 request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
             ),
         ):
-            one.controller.observe(command)
+            one.controller.submit_internal(command)
         await one.controller.decided()
         await one.create("t")
         hashes: list[bytes] = []
         place: int | None = 0
         hidden = 0
         while place is not None:
-            answer = await one.client.get("/log/leaves", params={"from": place, "limit": 3})
+            answer = await one.client.get("/v1/log/leaves", params={"from": place, "limit": 3})
             assert base64.b64encode(b"PLANTEDPLANTEDP")[:-4] not in answer.content
             body = answer.json()
             for each in body["leaves"]:
@@ -108,7 +107,7 @@ async def test_leaves_are_the_events_and_secrets_are_hashes() -> None:
         assert hashes == [leaf_hash(value) for _, value in one.log.read()]
         assert hidden == 2
         secret = next(offset for offset, value in one.log.read() if b"PLANTED" in value)
-        proof = read_proof(msgspec.json.encode(await one.get("/log/proof", offset=secret)))
+        proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=secret)))
         check_paths(proof)
         assert not proof.events[0].value
 
@@ -117,18 +116,18 @@ async def test_who_may_see_a_topic_may_prove_it_and_no_more() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("open-1")
         await one.create("secret")
-        check_paths(read_proof(msgspec.json.encode(await one.get("/log/proof", topic="open-1"))))
-        assert (await one.get("/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        assert (await one.get("/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+        check_paths(read_proof(msgspec.json.encode(await one.get("/v1/log/proof", topic="open-1"))))
+        assert (await one.get("/v1/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
+        assert (await one.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
 async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) -> None:
     signer = HeadSigner.read(key_files(tmp_path)[0])
     async with service() as one:
         await one.create("t")
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics, sign=signer.signed)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, sign=signer.signed)
         port = await other.start("127.0.0.1", 0)
-        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/log/head")).json())
+        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
         assert head.is_signed_by(signer.public_key)
         await other.stop()
         keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
@@ -164,8 +163,8 @@ async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.Monke
     async with service() as one:
         await one.create("t")
         one.log.note({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
-        reply = await one.get("/log/head", 503)
-        assert reply["message"].startswith("the tree of the log is being built: it is over 0 of ")
+        reply = await one.get("/v1/log/head", 503)
+        assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
         assert "topicwright_log_head" not in (await one.client.get("/metrics")).text
         await build_tree(one.log)
-        assert bytes.fromhex(head_in(await one.get("/log/head")).root) == root_of(one, one.log.durable_offset)
+        assert bytes.fromhex(head_in(await one.get("/v1/log/head")).root) == root_of(one, one.log.durable_offset)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.queries import counting
+from projections.queries import topic_lists
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 
@@ -40,21 +40,21 @@ async def test_requests_come_newest_first_and_by_what_they_are() -> None:
         refused = (await one.get("/v1/requests?outcome=rejected"))["requests"][0]
         assert (refused["topics"], refused["outcomes"], refused["rules"]) == (["nobodys"], {"rejected": 1}, [rule])
         whole = await one.get(f"/v1/requests/{refused['request_id']}")
-        assert whole["asked_at"] == refused["asked_at"]
+        assert whole["requested_at"] == refused["requested_at"]
 
 
 async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         made = await _some_requests(one)
         page = (await one.get("/v1/requests"))["requests"]
-        offsets = {each["request_id"]: each["asked_offset"] for each in page}
+        offsets = {each["request_id"]: each["requested_offset"] for each in page}
         start, end = offsets[made["refused"]], offsets[made["gone"]]
         shown = (await one.get(f"/v1/requests?from={start}&to={end}"))["requests"]
         assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
         then = (await one.get(f"/v1/requests?at={end}"))["requests"]
-        assert then[0]["outcomes"] == {"asked": 1}, "as it was right after the request"
-        assert (await one.get(f"/v1/requests?at={end}&outcome=asked"))["requests"] == then[:1]
-        first_ms, last_ms = page[-1]["asked_at_ms"], page[0]["asked_at_ms"]
+        assert then[0]["outcomes"] == {"requested": 1}, "as it was right after the request"
+        assert (await one.get(f"/v1/requests?at={end}&outcome=requested"))["requests"] == then[:1]
+        first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
         assert (await one.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
         assert (await one.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
         assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
@@ -66,7 +66,7 @@ async def test_pages_of_requests_have_each_once() -> None:
         seen: list[str] = []
         cursor: str | None = None
         for _ in range(10):
-            page = await one.get("/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
+            page = await one.get("/v1/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
             seen += [each["request_id"] for each in page["requests"]]
             cursor = page["next_cursor"]
             if cursor is None:
@@ -92,12 +92,12 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
         then = await one.get(f"/v1/summary?at={before}")
         assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
-        one.fleet.set_delay(1, 60_000)
+        one.brokers.set_delay(1, 60_000)
         slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
         await one.until(lambda: (topic := one.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
         (waiting,) = (await one.get("/v1/summary"))["waiting"]
         assert waiting["name"] == slow["name"]
-        assert "1 of 2 live brokers know it" in waiting["waits_for"]
+        assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
         again = await one.get(f"/v1/summary?at={shown['as_of']['offset']}")
         assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
         load = await one.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
@@ -110,11 +110,11 @@ async def test_what_is_much_work_to_count_is_null(monkeypatch: pytest.MonkeyPatc
             await one.create(name, num_partitions=2)
         end = (await one.get("/v1/summary"))["as_of"]["offset"]
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
-        monkeypatch.setattr(counting, "KEYS_AT_ONCE", 1)
+        monkeypatch.setattr(topic_lists, "KEYS_AT_ONCE", 1)
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
-        for bound, much in (("PARTITIONS_MAX", 1), ("LOOKED_AT_MAX", end)):
+        for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
             with monkeypatch.context() as patch:
-                patch.setattr(counting, bound, much)
+                patch.setattr(topic_lists, bound, much)
                 then = await one.get(f"/v1/summary?at={end}")
                 assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
                 assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None
@@ -140,19 +140,20 @@ async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
     async with service() as one:
         made = await one.create("t")
         refused = await one.create("t", 409)
-        await one.request("DELETE", "/topics/t")
+        await one.request("DELETE", "/v1/topics/t")
         page = await one.get("/v1/topics/t/timeline")
-        assert [each["command"] for each in page["folds"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
-        assert [each["cause"] for each in page["folds"]][1:] == [refused["request_id"], made["request_id"]]
-        created = page["folds"][2]
+        assert [each["command"] for each in page["groups"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
+        assert [each["cause"] for each in page["groups"]][1:] == [refused["request_id"], made["request_id"]]
+        created = page["groups"][2]
         assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
-        assert sum(each["num_events"] for each in page["folds"]) == len((await one.get("/topics/t/events"))["events"])
+        events = (await one.get("/v1/topics/t/events"))["events"]
+        assert sum(each["num_events"] for each in page["groups"]) == len(events)
         first = await one.get("/v1/topics/t/timeline?limit=1")
         rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
-        assert first["folds"] + rest["folds"] == page["folds"]
-        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["folds"][0]["first_offset"]), None)
+        assert first["groups"] + rest["groups"] == page["groups"]
+        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["groups"][0]["first_offset"]), None)
         then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
-        assert then["folds"] == [created]
+        assert then["groups"] == [created]
         assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
@@ -172,7 +173,7 @@ async def test_topics_of_a_kind() -> None:
     async with service() as one:
         for name in ("pay.a", "pay.b", "log.a"):
             await one.create(name)
-        one.fleet.set_delay(1, 60_000)
+        one.brokers.set_delay(1, 60_000)
         await one.create("pay.slow", 202, timeout_ms=1)
         expected = {
             "": ["log.a", "pay.a", "pay.b", "pay.slow"],
@@ -225,7 +226,7 @@ async def test_the_newest_topics_come_first() -> None:
     async with service() as one:
         for name in ("b", "c", "a", "d"):
             await one.create(name)
-        await one.request("DELETE", "/topics/c")
+        await one.request("DELETE", "/v1/topics/c")
         page = await one.get("/v1/topics?order=newest")
         assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
         seen, cursor = [], ""
@@ -272,9 +273,9 @@ async def test_a_request_and_an_explanation_as_they_were() -> None:
     async with service() as one:
         request_id = (await one.create("t"))["request_id"]
         whole = await one.get(f"/v1/requests/{request_id}")
-        first = whole["asked_offset"]
+        first = whole["requested_offset"]
         then = await one.get(f"/v1/requests/{request_id}?at={first}")
-        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("asked", "created")
+        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("requested", "created")
         assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
         for subject in (request_id, "t"):
             steps = (await one.get(f"/v1/explain/{subject}"))["steps"]
@@ -288,14 +289,14 @@ async def test_what_is_different_between_two_moments() -> None:
         for name in ("same", "gone", "anew", "grown"):
             await one.create(name, configs={"retention.ms": 5})
         start = (await one.get("/v1/brokers"))["as_of"]["offset"]
-        await one.request("DELETE", "/topics/gone")
-        await one.request("DELETE", "/topics/anew")
+        await one.request("DELETE", "/v1/topics/gone")
+        await one.request("DELETE", "/v1/topics/anew")
         await one.create("anew")
         await one.create("born")
         await one.create("same", 409)
         await one.request("POST", "/v1/simulated/brokers/3/stop")
         await one.live(1, 2)
-        await one.until(lambda: one.api.store.durable_tallies.trouble.under_replicated == 8)
+        await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 8)
         shown = await one.get(f"/v1/diff?from={start}")
         topics = {each["name"]: each for each in shown["topics"]}
         assert {name: each["change"] for name, each in topics.items()} == {
@@ -329,7 +330,7 @@ async def test_the_newest_topics_of_any_moment() -> None:
         for name in ("a", "b.c", "d"):
             await one.create(name)
         for gone, again in (("b.c", "b_c"), ("a", "a")):
-            await one.request("DELETE", f"/topics/{gone}")
+            await one.request("DELETE", f"/v1/topics/{gone}")
             await one.create(again)
         for at in range(0, one.log.durable_offset, 2):
             there = (await one.get("/v1/topics", at=at))["topics"]
@@ -352,16 +353,16 @@ WRONG = """
 /v1/topics?status=bad       | 400 status: Invalid enum value 'bad'
 /v1/topics?name=            | 400 name: Expected `str` of length >= 1
 /v1/topics?order=newest&at=3&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
-/v1/topics?order=newest&after=t | 400 after: it goes with neither cursor nor order=newest
+/v1/topics?order=newest&after=t | 400 after: not allowed with cursor or order=newest
 /v1/topics?order=newest&cursor=x | 400 cursor: 'x' is not the next_cursor of a page of this listing
 /v1/events?type=Bad         | 400 type: Expected `str` matching regex
 /v1/events?order=up         | 400 order: Invalid enum value 'up'
 /v1/diff                    | 400 Missing required query parameter 'from'
 /v1/diff?from=99999         | 400 at: offset 99999 is not reached yet
-/v1/brokers/x               | 404 there is nothing at this path
+/v1/brokers/x               | 404 unknown path
 /v1/brokers/99999999999999999999 | 404 there is no broker 99999999999999999999
-/v1/v1/topics               | 404 there is nothing at this path
-/v1/health/live             | 404 there is nothing at this path
+/v1/v1/topics               | 404 unknown path
+/v1/health/live             | 404 unknown path
 """
 
 

@@ -43,7 +43,7 @@ class Only:
             return True
         return self.prefix is not None and name.startswith(self.prefix)
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return self.prefix is not None
 
 
@@ -68,7 +68,7 @@ async def _pages(one: Service, **more: Any) -> list[Any]:
     pages: list[Any] = []
     after: dict[str, Any] = {}
     while True:
-        pages.append(await one.get("/topics", **more, **after))
+        pages.append(await one.get("/v1/topics", **more, **after))
         if pages[-1]["next_after"] is None:
             return pages
         after = {"after": pages[-1]["next_after"]}
@@ -81,7 +81,7 @@ async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) ->
         await _make(one, 60)
         at = {"at": log.durable_offset - 1} if past else {}
         with work(one, log, only) as spent:
-            page = await one.get("/topics", limit=1, **at)
+            page = await one.get("/v1/topics", limit=1, **at)
         assert (page["topics"], page["next_after"]) == ([], None)
         assert spent[0] <= 2, "but for the time of the newest event"
         assert spent[1] == 0
@@ -93,7 +93,7 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
 ) -> None:
     monkeypatch.setattr(reads, "TOPICS_PER_SLICE", 10)
     monkeypatch.setattr(reads, "SLICES_MAX", 3)
-    monkeypatch.setattr(query, "LOOKED_AT_MAX", 120)
+    monkeypatch.setattr(query, "SCANNED_MAX", 120)
     log, only = Counting("counting"), Only("b.")
     async with service(log=log, authorizer=only) as one:
         names = await _make(one, 300)
@@ -105,12 +105,12 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
         assert not any("a" + part in place for place in hidden for part in ("_00", ".00"))
         assert len(set(map(len, hidden))) == 1, "its length says nothing"
         with work(one, log, only) as spent:
-            await one.get("/topics", limit=1, **at)
+            await one.get("/v1/topics", limit=1, **at)
         assert spent[0] <= 150
         assert spent[1] <= 100
         monkeypatch.undo()
         only.prefix = ""
-        assert [topic["name"] for topic in (await one.get("/topics", limit=1000, **at))["topics"]] == names
+        assert [topic["name"] for topic in (await one.get("/v1/topics", limit=1000, **at))["topics"]] == names
 
 
 async def test_a_moment_of_the_past_costs_the_topics_that_are_shown_not_the_log() -> None:
@@ -120,7 +120,7 @@ async def test_a_moment_of_the_past_costs_the_topics_that_are_shown_not_the_log(
         for count in (40, 120):
             await _make(one, count) if count == 40 else [await one.create(f"c{number:03}") for number in range(count)]
             with work(one, log, only) as spent:
-                page = await one.get("/topics", limit=5, at=log.durable_offset - 1)
+                page = await one.get("/v1/topics", limit=5, at=log.durable_offset - 1)
             assert [len(page["topics"])] == [5]
             costs.append(spent[0])
         assert costs[1] <= 2 * costs[0], costs

@@ -60,5 +60,5 @@ async def test_long_queries_of_one_address_leave_a_thread_to_others() -> None:
         await asyncio.create_task(run("10.0.0.1", lambda: None))
     may_end.set()
     assert all(await asyncio.gather(*long))
-    assert not reading._shares, "nothing is kept of who has gone"
+    assert not reading._by_host, "nothing is kept of who has gone"
     reading.close()

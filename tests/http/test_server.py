@@ -31,7 +31,7 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
 
 async def test_an_address_that_is_taken_is_named() -> None:
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics)
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
             await other.start("127.0.0.1", one.port)
         await other.stop()
@@ -71,10 +71,10 @@ async def test_a_bug_is_logged_and_its_cause_not_shown_to_the_client(monkeypatch
     async with service() as one:
         monkeypatch.setattr(one.query, "request", broken)
         with structlog.testing.capture_logs() as lines:
-            reply = await one.get("/requests/r", 500)
+            reply = await one.get("/v1/requests/r", 500)
         assert reply["error"] == "UNKNOWN_SERVER_ERROR"
         assert "secret" not in reply["message"]
-        assert [(line["event"], line["path"]) for line in lines] == [("http request failed", "/requests/r")]
+        assert [(line["event"], line["path"]) for line in lines] == [("http request failed", "/v1/requests/r")]
         assert isinstance(lines[0]["exc_info"], ZeroDivisionError)
 
 
@@ -82,11 +82,11 @@ async def test_real_brokers_cannot_be_stopped_over_http() -> None:
     async with service() as one:
         reading, stopping = Reading(), Stopping()
         followers = Followers(one.query, reading, stopping)
-        fleet: object = object()
-        parts = Parts(one.api, fleet, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
+        brokers: object = object()
+        parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
         transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert (await client.post("/simulated/brokers/1/stop")).status_code == 404
+            assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
             assert (await client.get("/health/live")).status_code == 200
         reading.close()
 
@@ -99,7 +99,7 @@ async def test_ipv6_is_as_good() -> None:
         pytest.skip("this machine has no IPv6")
     probe.close()
     async with service() as one:
-        other = HttpServer(one.api, one.fleet, one.query, one.metrics)
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics)
         port = await other.start("::1", 0)
         async with httpx.AsyncClient() as client:
             assert (await client.get(f"http://[::1]:{port}/health/live")).status_code == 200

@@ -23,7 +23,7 @@ async def test_a_topic_is_created_and_complete_when_the_answer_comes() -> None:
         made = await one.create("t", num_partitions=3, replication_factor=2, configs={"retention.ms": 5})
         assert (made["error"], made["code"], made["status"], made["validate_only"]) == ("NONE", 0, "ready", False)
         assert (made["num_partitions"], made["replication_factor"], made["configs"]) == (3, 2, {"retention.ms": "5"})
-        shown = await one.get("/topics/t")
+        shown = await one.get("/v1/topics/t")
         assert shown["topic_id"] == made["topic_id"]
         assert shown["partitions"] == made["partitions"]
         assert shown["created_by"]["request_id"] == made["request_id"]
@@ -32,7 +32,7 @@ async def test_a_topic_is_created_and_complete_when_the_answer_comes() -> None:
 async def test_the_body_may_be_short_and_without_a_content_type() -> None:
     async with service() as one:
         made = await one.request(
-            "POST", "/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"}
+            "POST", "/v1/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"}
         )
         assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
 
@@ -60,10 +60,10 @@ async def test_config_values_may_be_of_any_plain_type() -> None:
 async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace() -> None:
     async with service() as one:
         end = one.log.durable_offset
-        dry = await one.request("POST", "/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
+        dry = await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
         assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
         assert one.log.durable_offset == end
-        await one.get("/topics/t", 404)
+        await one.get("/v1/topics/t", 404)
         made = await one.create("t", num_partitions=4)
         assert made["partitions"] == dry["partitions"]
 
@@ -72,13 +72,13 @@ async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_ta
     async with service() as one:
         at_once = await one.create("t", 202, timeout_ms=0)
         assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
-        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         late = await one.create("u", 202, timeout_ms=50)
         assert late["status"] == "pending"
-        assert "2 of 3 live brokers know it" in late["message"]
+        assert "2 of 3 live brokers have applied it" in late["message"]
         assert late["waited_ms"] >= 50
-        assert (await one.get("/topics/u"))["status"] == "pending"
-        assert (await one.get(f"/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"
+        assert (await one.get("/v1/topics/u"))["status"] == "pending"
+        assert (await one.get(f"/v1/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"
 
 
 # body without the name | status, error, rule
@@ -101,18 +101,18 @@ async def test_what_the_machine_refuses_comes_back_with_its_code_its_rule_and_th
         await one.create("there")
         for line in REFUSED.strip().splitlines():
             body, expected = (column.strip() for column in line.split("|"))
-            answer = await one.client.post("/topics", json={"name": "t", **json.loads(body)})
+            answer = await one.client.post("/v1/topics", json={"name": "t", **json.loads(body)})
             reply = answer.json()
             shown = f"{answer.status_code} {reply['error']} {reply.get('rule', '').split('/')[0] or '-'}"
             assert shown == expected, f"{body}: {reply}"
             if answer.status_code != 201:
-                row = (await one.get(f"/requests/{reply['request_id']}"))["topics"][0]
+                row = (await one.get(f"/v1/requests/{reply['request_id']}"))["topics"][0]
                 assert (row["code"], row["message"], row["rule"]) == (reply["code"], reply["message"], reply["rule"])
 
 
 # body | what the message says
 BAD = """
-                                            | body: missing; it has to be JSON
+                                            | body: missing; it must be JSON
 {                                           | body: Input data was truncated
 []                                          | body: Expected `object`, got `array`
 "t"                                         | body: Expected `object`, got `str`
@@ -139,7 +139,7 @@ async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be() -> None
         end = one.log.durable_offset
         for line in BAD.strip("\n").splitlines():
             body, expected = (column.strip() for column in line.split("|", 1))
-            reply = await one.request("POST", "/topics", 400, content=body.encode())
+            reply = await one.request("POST", "/v1/topics", 400, content=body.encode())
             assert (reply["error"], reply["code"]) == ("INVALID_REQUEST", 42), body
             assert reply["message"].startswith(expected), f"{body}: {reply['message']}"
         assert one.log.durable_offset == end, "nothing of it reached the log"
@@ -154,15 +154,16 @@ async def test_a_body_of_more_than_one_topic_can_have_is_refused_before_anything
     async with service() as one:
         end = one.log.durable_offset
         for field, value in bodies.items():
-            reply = await one.request("POST", "/topics", 400, content=b'{"name":"t","%s":%s}' % (field.encode(), value))
+            content = b'{"name":"t","%s":%s}' % (field.encode(), value)
+            reply = await one.request("POST", "/v1/topics", 400, content=content)
             assert reply["message"].startswith(f"{field}: Expected"), reply
         assert one.log.durable_offset == end
 
 
 async def test_a_body_that_is_too_large_is_refused() -> None:
     async with service() as one:
-        await one.request("POST", "/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
-        reply = await one.request("POST", "/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
+        await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
+        reply = await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
         assert reply["error"] == "INVALID_REQUEST"
 
 
@@ -171,12 +172,12 @@ async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enf
         refused = await one.create("t", 403)
         assert (refused["error"], refused["code"]) == ("POLICY_VIOLATION", 44)
         assert (refused["message"], refused["rule"]) == ("t has no owner", "policy:tests.Owned/owner")
-        await one.request("POST", "/topics?validate_only=true", 403, json={"name": "t"})
+        await one.request("POST", "/v1/topics?validate_only=true", 403, json={"name": "t"})
         await one.create("pay.t", num_partitions=1)
-        noted = (await one.get("/topics/pay.t"))["policy"]
+        noted = (await one.get("/v1/topics/pay.t"))["policy"]
         assert noted["outcome"] == "allowed"
         assert noted["observed"] == [{"rule": "policy:tests.Owned/size", "message": "one partition is few"}]
-        row = (await one.get(f"/requests/{refused['request_id']}"))["topics"][0]
+        row = (await one.get(f"/v1/requests/{refused['request_id']}"))["topics"][0]
         assert row["policy"]["outcome"] == "refused"
 
 
@@ -186,7 +187,7 @@ async def test_a_policy_that_does_not_answer_in_time_is_a_timeout_without_a_topi
         judge.may_answer.clear()
         reply = await one.create("pay.t", 504, timeout_ms=50)
         assert reply["error"] == "REQUEST_TIMED_OUT"
-        await one.get("/topics/pay.t", 404)
+        await one.get("/v1/topics/pay.t", 404)
         judge.may_answer.set()
 
 
@@ -197,7 +198,7 @@ class Nobody:
         assert requester.principal == "User:ANONYMOUS"
         return False
 
-    def allows_some(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
 
@@ -205,19 +206,20 @@ async def test_who_may_not_is_refused_and_recorded() -> None:
     async with service(authorizer=Nobody()) as one:
         reply = await one.create("t", 403)
         assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        assert (await one.get(f"/requests/{reply['request_id']}"))["topics"][0]["rule"] == reply["rule"] == "authorizer"
-        reply = await one.request("DELETE", "/topics/t", 403)
+        request = await one.get(f"/v1/requests/{reply['request_id']}")
+        assert request["topics"][0]["rule"] == reply["rule"] == "authorizer"
+        reply = await one.request("DELETE", "/v1/topics/t", 403)
         assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
 async def test_a_topic_is_deleted_and_its_history_stays() -> None:
     async with service() as one:
         made = await one.create("t")
-        gone = await one.request("DELETE", "/topics/t")
+        gone = await one.request("DELETE", "/v1/topics/t")
         assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
-        reply = await one.get("/topics/t", 404)
+        reply = await one.get("/v1/topics/t", 404)
         assert "it was deleted at offset" in reply["message"]
-        events = (await one.get("/topics/t/events"))["events"]
+        events = (await one.get("/v1/topics/t/events"))["events"]
         assert [event["type"] for event in events][-1] == "TopicDeleted"
         assert events[-1]["fields"]["asked"] == {
             "api": "HTTP",
@@ -227,14 +229,14 @@ async def test_a_topic_is_deleted_and_its_history_stays() -> None:
             "denied": 0,
             "host": "127.0.0.1",
         }
-        await one.request("DELETE", "/topics/t", 404)
+        await one.request("DELETE", "/v1/topics/t", 404)
 
 
 async def test_a_topic_that_must_not_be_deleted_stays() -> None:
     async with service(settings={"delete.topic.enable": "false"}) as one:
         await one.create("t")
-        assert (await one.request("DELETE", "/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
-        await one.get("/topics/t")
+        assert (await one.request("DELETE", "/v1/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
+        await one.get("/v1/topics/t")
 
 
 async def test_while_the_log_cannot_be_written_requests_are_refused_questions_answered_and_ready_is_not() -> None:
@@ -250,8 +252,8 @@ async def test_while_the_log_cannot_be_written_requests_are_refused_questions_an
         assert unready["status"] == "not ready"
         assert "no room" in unready["reason"]
         await one.get("/health/live")
-        assert (await one.get("/topics/before"))["status"] == "ready"
-        await one.get("/topics/t", 404)
+        assert (await one.get("/v1/topics/before"))["status"] == "ready"
+        await one.get("/v1/topics/t", 404)
         disk.full = False
         await one.until(lambda: one.controller.storage_error is None)
         await one.get("/health/ready")
@@ -269,7 +271,7 @@ async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> No
         await one.create("t", 503)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(one.log, "_dark", True)
-            reply = await one.get("/events", 503)
+            reply = await one.get("/v1/events", 503)
         assert reply["error"] == "KAFKA_STORAGE_ERROR"
         disk.full = False
         await one.until(lambda: one.controller.storage_error is None)
@@ -280,7 +282,7 @@ async def test_a_bug_in_deciding_makes_the_service_not_ready() -> None:
         one.controller.background(_raise())
         await one.controller.failed.wait()
         reply = await one.get("/health/ready", 503)
-        assert reply["reason"] == "deciding has ended: a bug"
+        assert reply["reason"] == "the controller has failed: a bug"
         assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
 
 
@@ -290,7 +292,7 @@ async def _raise() -> None:
 
 async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_look() -> None:
     async with service() as one:
-        await one.request("PUT", "/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
         await one.until(lambda: one.api.store.durable_counts.topics == 1)
         await one.http.stop()
@@ -301,14 +303,15 @@ async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_
 
 async def test_a_page_of_another_site_may_change_nothing() -> None:
     async with service() as one:
-        for method, path in (("POST", "/topics"), ("DELETE", "/topics/t"), ("POST", "/simulated/brokers/1/stop")):
+        stop = "/v1/simulated/brokers/1/stop"
+        for method, path in (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("POST", stop)):
             await one.request(method, path, 403, headers={"Origin": "http://["})
             reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
-            assert reply["message"] == "pages of http://elsewhere.example may not change anything here"
+            assert reply["message"] == "requests from pages of http://elsewhere.example may not change anything here"
         own = {"Origin": f"http://127.0.0.1:{one.port}"}
         two = [*own.items(), ("Origin", "http://elsewhere.example")]
-        await one.request("POST", "/topics", 403, json={"name": "t"}, headers=two)
-        await one.request("POST", "/topics", 201, json={"name": "t"}, headers=own)
+        await one.request("POST", "/v1/topics", 403, json={"name": "t"}, headers=two)
+        await one.request("POST", "/v1/topics", 201, json={"name": "t"}, headers=own)
         assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 

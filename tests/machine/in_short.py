@@ -1,4 +1,4 @@
-"""Decisions in short, as the last column of the tables has them."""
+"""Decisions as short texts, for the last column of the tables."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Event, Partition
 from events.names import BrokerId
-from projections.words.access_words import acl_in_words, quotas_in_words
+from projections.text.wording import acl_text, quotas_text
 
 _OfAccess = (
     access.AclsCreated
     | access.AclsDeleted
-    | access.AsksRefused
+    | access.RequestsRefused
     | access.LoginSecretDrawn
     | access.QuotasChanged
     | access.ScramCredentialRemoved
@@ -21,8 +21,7 @@ _OfAccess = (
 
 
 def in_short(decision: Decision) -> str:
-    """A decision in short: events, then answers."""
-    words = ["consult"] if decision.consult else []
+    words = ["needs_approval"] if decision.needs_approval else []
     words.append(" ".join(event_text(event) for event in decision.events).replace(REFUSED, "refused"))
     codes = {(answer.request_id, answer.topic_name): answer.code for answer in decision.answers}
     for event in decision.events:
@@ -40,7 +39,6 @@ REFUSED = "requested rejected answered"
 
 
 def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
-    """One event in short."""
     match event:
         case catalog.CreateRequested():
             return "requested"
@@ -115,10 +113,10 @@ def _access_text(event: _OfAccess) -> str:
     match event:
         case access.AclsCreated() | access.AclsDeleted():
             kind = "acls-created" if isinstance(event, access.AclsCreated) else "acls-deleted"
-            return f"{kind}({', '.join(map(acl_in_words, event.acls))})"
+            return f"{kind}({', '.join(map(acl_text, event.acls))})"
         case access.QuotasChanged():
-            return f"quotas({quotas_in_words(event)})"
-        case access.AsksRefused():
+            return f"quotas({quotas_text(event)})"
+        case access.RequestsRefused():
             return f"refused({event.count})"
         case access.LoginSecretDrawn():
             return "login-secret"
@@ -127,7 +125,7 @@ def _access_text(event: _OfAccess) -> str:
 
 
 def _changes(event: catalog.PartitionChanged) -> str:
-    """What of a partition has changed, in the order of the event's fields."""
+    """The changed fields of a partition, in the order of the event."""
     words = [] if event.leader is None else [f"leader={event.leader}"]
     for name in ("isr", "replicas", "adding", "removing", "elr", "last_known_elr"):
         ids: tuple[BrokerId, ...] | None = getattr(event, name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from controller.machine.acls import Acls
+from controller.machine.access.acls import Acls
 from controller.machine.apply import apply
 from controller.machine.commands import commands
 from controller.machine.commands.commands import AnyCommand
@@ -44,18 +44,15 @@ class Rig:
         return decision
 
     def tick(self) -> int:
-        """The time of the next command."""
         self.now_ms += 1
         return self.now_ms
 
     def settings(self, pairs: Iterable[tuple[str, str]] = ()) -> Decision:
-        """Change the settings."""
         return self.put(
             commands.ChangeSettings(request_id=_id("s"), at_ms=self.tick(), settings=tuple(pairs), release="1.0")
         )
 
     def register(self, broker_id: int, rack: str | None = None, incarnation: str = "first") -> Decision:
-        """A broker registers."""
         return self.put(
             commands.RegisterBroker(
                 request_id=_id(f"b{broker_id}"),
@@ -68,16 +65,14 @@ class Rig:
         )
 
     def unfence(self, broker_id: int) -> Decision:
-        """A broker becomes live."""
         command = commands.UnfenceBroker(
             request_id=_id(f"b{broker_id}"), at_ms=self.tick(), broker_id=BrokerId(broker_id), reason="caught up"
         )
         return self.put(command)
 
-    def review(self, *names: str) -> Decision:
-        """Look at these topics, or all."""
+    def reconcile(self, *names: str) -> Decision:
         topics = names or tuple(topic.name for topic in topics_of(self.state))
-        return self.put(commands.ReviewTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
+        return self.put(commands.ReconcileTopics(request_id=_id("r"), at_ms=self.tick(), topics=topics))  # type: ignore[arg-type]
 
     def confirm(self, *broker_ids: int) -> Decision:
         """These brokers, or all live ones, have applied everything."""
@@ -105,7 +100,6 @@ def topics_of(state: State) -> list[Topic]:
 
 
 def fold(records: Sequence[Recorded], state: State | None = None) -> State:
-    """The state after these records."""
     state = State(DictTopics()) if state is None else state
     for record in records:
         apply(state, record)

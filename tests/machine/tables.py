@@ -22,15 +22,15 @@ from controller.machine.commands.cluster import (
     DiscoverDeletion,
     DiscoverTopic,
     FinishChange,
+    ObservedPartition,
     RefuseCreation,
-    SeenPartition,
 )
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
 from events.codec import encode_event
-from events.logs.heads import Head, HeadSigner
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import NO_LEADER, BrokerId
 from tests.machine.access import tables
 from tests.machine.partitions.real_tables import REAL_VERBS
@@ -58,12 +58,11 @@ SHORT = {
     "count": "num.partitions",
     "factor": "default.replication.factor",
     "minisr": "min.insync.replicas",
-    "cluster": "cluster.carries.out=true",
+    "cluster": "has.target.cluster=true",
 }
 
 
 def given(text: str) -> Rig:
-    """A rig as the first column says."""
     rig = Rig()
     words = [_long(word) for word in text.split()]
     rig.settings(tuple(sorted(_pair(word) for word in words if "=" in word)))
@@ -97,7 +96,6 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def command(rig: Rig, text: str) -> AnyCommand:
-    """The command of the second column."""
     verb, _, rest = text.partition(" ")
     return _VERBS[verb](rig, rest)
 
@@ -123,7 +121,7 @@ def _request_fields(rig: Rig, words: list[str], options: dict[str, str], api: st
         "denied": int(options.get("denied", 0)),
         "duplicate": "twice" in words,
         "validate_only": "dry" in words,
-        "clearance": _clearance(options.get("clear")),
+        "dry_run": _dry_run_of(options.get("clear")),
     }
 
 
@@ -151,9 +149,9 @@ def _create(rig: Rig, text: str) -> commands.CreateTopic:
     )
 
 
-def _clearance(text: str | None) -> commands.Clearance | None:
+def _dry_run_of(text: str | None) -> commands.DryRunResult | None:
     """`clear=CODE`: what the cluster that carries decisions out said, 0 for nothing against it."""
-    return None if text is None else commands.Clearance(int(text), "not here" if int(text) else "")
+    return None if text is None else commands.DryRunResult(int(text), "not here" if int(text) else "")
 
 
 def _verdict(text: str | None) -> Verdict | None:
@@ -230,8 +228,8 @@ def _of_broker(
     return make
 
 
-def _review(rig: Rig, text: str) -> commands.ReviewTopics:
-    return commands.ReviewTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
+def _review(rig: Rig, text: str) -> commands.ReconcileTopics:
+    return commands.ReconcileTopics(**_stamps(rig, {}), topics=tuple(text.split()))  # type: ignore[arg-type]
 
 
 def _isr(rig: Rig, text: str) -> commands.AlterPartition:
@@ -307,7 +305,7 @@ def _seen(rig: Rig, text: str) -> DiscoverTopic:
     for word in words[1:]:
         replicas, isr, leader, epoch = word.split(":")
         partitions.append(
-            SeenPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
+            ObservedPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
         )
     configs = tuple(tuple(one.split("=")) for one in options["conf"].split(";") if one) if "conf" in options else None
     known = None if topic is None else (len(topic.partitions), topic.configs)
@@ -376,7 +374,7 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "unregister": _of_broker(commands.UnregisterBroker),
     "fence": _of_broker(commands.FenceBroker),
     "unfence": _of_broker(commands.UnfenceBroker),
-    "review": _review,
+    "reconcile": _review,
     "isr": _isr,
     "sync": _sync,
     "confirm": _confirm,

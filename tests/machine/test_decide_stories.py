@@ -15,15 +15,15 @@ STORIES = """
 # placeholders for CreatePartitions too; the factor counts them (KIP-409)
 1 2 3 has:t:1x3 fewer
     fence 2 | fenced(2 e2)
-    review t | isr(0: 3 of 3.1 e0/1)
+    reconcile t | isr(0: 3 of 3.1 e0/1)
     partitions t to=2 | added(1: 3.1/3.1.-1) => NONE
     fence 3 | fenced(3 e3)
     partitions t to=3 | added(2: 1/1.-1.-2) => NONE
     unfence 2 | unfenced(2 e2)
-    review t | elected(0: 1 of 1 e1/2) filled(1: -1 by 2 e1) elected(1: 1 of 1 e1/2) filled(2: -1 by 2 e1)
+    reconcile t | elected(0: 1 of 1 e1/2) filled(1: -1 by 2 e1) elected(1: 1 of 1 e1/2) filled(2: -1 by 2 e1)
     unfence 3 | unfenced(3 e3)
-    review t | filled(2: -2 by 3 e2)
-    review t | nothing
+    reconcile t | filled(2: -2 by 3 e2)
+    reconcile t | nothing
 
 # without the setting CreatePartitions needs as many live brokers as the factor
 1 2 3 has:t:1x3
@@ -49,18 +49,18 @@ STORIES = """
     unfence 3 | unfenced(3 e3)
     register 4 rack=c | registered(4 e4)
     unfence 4 | unfenced(4 e4)
-    review t | filled(0: -1 by 3 e1) filled(0: -2 by 4 e2) filled(1: -1 by 4 e1) filled(1: -2 by 3 e2)
-    review t | nothing
+    reconcile t | filled(0: -1 by 3 e1) filled(0: -2 by 4 e2) filled(1: -1 by 4 e1) filled(1: -2 by 3 e2)
+    reconcile t | nothing
 
 # one broker joins: one placeholder of each partition is filled, the other waits
 1 fewer
     create t 2x3 | requested created(1/1.-1.-2 1/1.-1.-2)
     register 2 | registered(2 e2)
     unfence 2 | unfenced(2 e2)
-    review t | filled(0: -1 by 2 e1) filled(1: -1 by 2 e1)
+    reconcile t | filled(0: -1 by 2 e1) filled(1: -1 by 2 e1)
     register 3 | registered(3 e3)
     unfence 3 | unfenced(3 e3)
-    review t | filled(0: -2 by 3 e2) filled(1: -2 by 3 e2)
+    reconcile t | filled(0: -2 by 3 e2) filled(1: -2 by 3 e2)
 
 # a rack that a fenced replica holds counts as used
 1@a 2@b has:t:1x2 fewer
@@ -69,19 +69,19 @@ STORIES = """
     create v 1x3 | requested created(1/1.-1.-2)
     unfence 2 | unfenced(2 e2)
     fence 1 | fenced(1 e1)
-    review v | filled(0: -1 by 2 e1) elected(0: -1 of 1 e1/2)
+    reconcile v | filled(0: -1 by 2 e1) elected(0: -1 of 1 e1/2)
     register 3 rack=a | registered(3 e3)
     unfence 3 | unfenced(3 e3)
     register 4 rack=c | registered(4 e4)
     unfence 4 | unfenced(4 e4)
-    review v | filled(0: -2 by 4 e3)
+    reconcile v | filled(0: -2 by 4 e3)
 
 # a filled replica is in sync when its leader says so; old epochs change nothing
 1 fewer
     create t 1x2 | requested created(1/1.-1)
     register 2 | registered(2 e2)
     unfence 2 | unfenced(2 e2)
-    review t | filled(0: -1 by 2 e1)
+    reconcile t | filled(0: -1 by 2 e1)
     isr t by=1 0:1.2:0:0 | nothing
     isr t by=1 0:1.2:0:2 | nothing
     isr t by=1 0:1.2:1:1 | nothing
@@ -114,60 +114,60 @@ STORIES = """
 # a leader dies: the next in-sync replica leads; its in-sync set loses it
 1 2 3 has:t:1x3
     fence 3 | fenced(3 e3)
-    review t | elected(0: 1 of 1.2 e1/1)
+    reconcile t | elected(0: 1 of 1.2 e1/1)
     unfence 3 | unfenced(3 e3)
-    review t | nothing
+    reconcile t | nothing
     isr t by=1 0:1.2.3:1:1 | isr(0: 1 of 3.1.2 e1/2)
 
 # a follower dies: the same leader, a smaller in-sync set
 1 2 3 has:t:1x3
     fence 1 | fenced(1 e1)
-    review t | isr(0: 3 of 3.2 e0/1)
+    reconcile t | isr(0: 3 of 3.2 e0/1)
 
 # the last of the in-sync set dies: no leader, and the set keeps it until it returns
 1 2 has:t:1x2
     fence 1 | fenced(1 e1)
-    review t | elected(0: 2 of 2 e1/1)
+    reconcile t | elected(0: 2 of 2 e1/1)
     fence 2 | fenced(2 e2)
-    review t | elected(0: -1 of 2 e2/2)
+    reconcile t | elected(0: -1 of 2 e2/2)
     unfence 1 | unfenced(1 e1)
-    review t | nothing
+    reconcile t | nothing
     unfence 2 | unfenced(2 e2)
-    review t | elected(0: 2 of 2 e3/3)
+    reconcile t | elected(0: 2 of 2 e3/3)
 
 # all die before anybody looks: the set stays whole
 1 2 has:t:1x2
     fence 1 | fenced(1 e1)
     fence 2 | fenced(2 e2)
-    review t | elected(0: -1 of 1.2 e1/1)
+    reconcile t | elected(0: -1 of 1.2 e1/1)
     unfence 2 | unfenced(2 e2)
-    review t | elected(0: 2 of 2 e2/2)
+    reconcile t | elected(0: 2 of 2 e2/2)
 
 # unclean election, where the topic allows it
 1 2 has:t:1x2
     alter t set:unclean.leader.election.enable=TRUE | configs(unclean.leader.election.enable=true) => NONE
     fence 1 | fenced(1 e1)
-    review t | elected(0: 2 of 2 e1/1)
+    reconcile t | elected(0: 2 of 2 e1/1)
     fence 2 | fenced(2 e2)
     unfence 1 | unfenced(1 e1)
-    review t | elected(0: 1 of 1 e2/2)
+    reconcile t | elected(0: 1 of 1 e2/2)
 
 # unclean election is the last resort: a member of the in-sync set comes first
 1 2 3 has:t:1x3 unclean.leader.election.enable=true
     isr t by=3 0:3.2:0:0 | isr(0: 3 of 3.2 e0/1)
     fence 3 | fenced(3 e3)
-    review t | elected(0: 2 of 2 e1/2)
+    reconcile t | elected(0: 2 of 2 e1/2)
     fence 2 | fenced(2 e2)
-    review t | elected(0: 1 of 1 e2/3)
+    reconcile t | elected(0: 1 of 1 e2/3)
 
 # unclean election allowed when the leader is gone already: at once
 1 2 3 has:t:1x2
     fence 1 | fenced(1 e1)
-    review t | isr(0: 3 of 3 e0/1)
+    reconcile t | isr(0: 3 of 3 e0/1)
     fence 3 | fenced(3 e3)
-    review t | elected(0: -1 of 3 e1/2)
+    reconcile t | elected(0: -1 of 3 e1/2)
     unfence 1 | unfenced(1 e1)
-    review t | nothing
+    reconcile t | nothing
     alter t set:retention.ms=5 | configs(retention.ms=5) => NONE
     alter t set:unclean.leader.election.enable=true dry | => NONE
     alter t set:unclean.leader.election.enable=true | configs(retention.ms=5 unclean.leader.election.enable=true) elected(0: 1 of 1 e2/3) => NONE
@@ -176,22 +176,22 @@ STORIES = """
 1 2 has:t:1x2 unclean.leader.election.enable=true
     alter t set:unclean.leader.election.enable=false | configs(unclean.leader.election.enable=false) => NONE
     fence 1 | fenced(1 e1)
-    review t | elected(0: 2 of 2 e1/1)
+    reconcile t | elected(0: 2 of 2 e1/1)
     fence 2 | fenced(2 e2)
     unfence 1 | unfenced(1 e1)
-    review t | elected(0: -1 of 2 e2/2)
+    reconcile t | elected(0: -1 of 2 e2/2)
 
 # a broker is forgotten: its replicas stay, it leads no more
 1 2 has:t:1x2
     unregister 2 | unregistered(2 e2)
-    review t | isr(0: 1 of 1 e0/1)
+    reconcile t | isr(0: 1 of 1 e0/1)
     unregister 2 | => BROKER_ID_NOT_REGISTERED
     fence 2 | => BROKER_ID_NOT_REGISTERED
     unfence 2 | => BROKER_ID_NOT_REGISTERED
     register 2 | registered(2 e3)
-    review t | nothing
+    reconcile t | nothing
     unfence 2 | unfenced(2 e3)
-    review t | nothing
+    reconcile t | nothing
 
 # brokers register, again, and as another incarnation
 1
@@ -228,7 +228,7 @@ STORIES = """
     confirm 1 2 3 upto=7 | nothing
     confirm 1 3 | known(1.3)
     fence 2 | fenced(2 e2)
-    review t | ready answered => NONE after 4 ms
+    reconcile t | ready answered => NONE after 4 ms
 
 # a broker that becomes live meanwhile must have it too
 1 2!
@@ -250,16 +250,16 @@ STORIES = """
     confirm 1 2 | known(1.2)
     fence 3 | fenced(3 e3)
     confirm 1 2 | nothing
-    review t | elected(0: 1 of 1 e1/1) ready answered => NONE after 4 ms
+    reconcile t | elected(0: 1 of 1 e1/1) ready answered => NONE after 4 ms
 
 # no broker is left: not complete, whatever was confirmed
 1
     create t 1x1 id=w | requested created(1)
     fence 1 | fenced(1 e1)
     confirm 1 | known(1)
-    review t | elected(0: -1 of 1 e1/1)
+    reconcile t | elected(0: -1 of 1 e1/1)
     unfence 1 | unfenced(1 e1)
-    review t | elected(0: 1 of 1 e2/2) ready answered => NONE after 5 ms
+    reconcile t | elected(0: 1 of 1 e2/2) ready answered => NONE after 5 ms
 
 # the deadline passes: how far it came; it may be complete later, and nobody is answered twice
 1 2
@@ -307,7 +307,7 @@ STORIES = """
 1 2 has:t:1x2
     fence 2 | fenced(2 e2)
     leader t 0 1 gone | elected(0: -1 of 1.2 e1/1)
-    review t | elected(0: 1 of 1 e2/2)
+    reconcile t | elected(0: 1 of 1 e2/2)
 
 # a leader that is replaced may complete a create
 1 2 3
@@ -324,10 +324,10 @@ STORIES = """
     settings 2.0 num.partitions=3 | settings
     create t | requested created(1 1 1)
 
-# names that are not there, and the same name twice, in a review
+# names that are not there, and the same name twice, in a reconcile
 1 2 has:t:1x2
     fence 2 | fenced(2 e2)
-    review u t t | isr(0: 1 of 1 e0/1)
+    reconcile u t t | isr(0: 1 of 1 e0/1)
 """  # noqa: E501 - what comes of a command is one line
 
 

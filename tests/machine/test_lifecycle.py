@@ -20,13 +20,13 @@ from tests.machine.audit.lifecycle import (
     LIFECYCLES,
     PARTITION,
     Lifecycle,
+    Lives,
     OutOfLifecycle,
     RequestState,
     advance,
     event_name,
 )
 from tests.machine.audit.lifecycle_page import page
-from tests.machine.audit.lives import Lives
 from tests.machine.audit.planted import clean
 from tests.machine.tables import command, given
 
@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 def test_the_page_is_drawn_from_the_tables() -> None:
     drawn = page()
-    assert PAGE.read_text() == drawn, "draw it anew: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
+    assert PAGE.read_text() == drawn, "generate it: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
@@ -51,7 +51,7 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
     assert {event for nexts in lifecycle.table.values() for event in nexts} <= names, "every event is in the catalog"
 
 
-def test_what_has_no_life_cycle() -> None:
+def test_events_without_a_life_cycle() -> None:
     named = {event for lifecycle in LIFECYCLES for nexts in lifecycle.table.values() for event in nexts}
     of_access = {kind.__name__ for kind in EVENT_TYPES if kind.__module__ == "events.access"}
     assert {kind.__name__ for kind in EVENT_TYPES} - named - of_access == {
@@ -72,9 +72,9 @@ def test_what_has_no_life_cycle() -> None:
 def test_an_event_that_may_not_come_is_an_error() -> None:
     answered = CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
     with pytest.raises(
-        OutOfLifecycle, match="CreateAnswered may not come to a create request that is asked; allowed: "
+        OutOfLifecycle, match="CreateAnswered may not come to a create request that is requested; allowed: "
     ):
-        advance(CREATE_REQUEST, RequestState.ASKED, answered)
+        advance(CREATE_REQUEST, RequestState.REQUESTED, answered)
     with pytest.raises(OutOfLifecycle, match="that is succeeded; allowed: nothing: it has ended"):
         advance(CREATE_REQUEST, RequestState.SUCCEEDED, answered)
 

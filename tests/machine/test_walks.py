@@ -1,4 +1,4 @@
-"""What holds for every run of the machine, whatever is requested and whatever brokers do."""
+"""Properties of every run of the machine, for any requests and brokers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from hypothesis import given, settings
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.catalog import Recorded
 from events.codec import encode_event
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import Rig, fold, restored, stored, topics_of
 from tests.machine.walks import Walk, decisions, steps, walked, walks
 
@@ -57,7 +57,7 @@ def test_every_event_is_in_the_life_cycles(walk: Walk) -> None:
     assert lives.partitions == led, f"leaders by the tables and by the state differ\n{_printed(rig)}"
     brokers = {b: "fenced" if broker.fenced else "live" for b, broker in rig.state.cluster.brokers.items()}
     assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{_printed(rig)}"
-    waiting = {(t.waiter.request_id, t.name) for t in topics_of(rig.state) if t.waiter is not None}
+    waiting = {(t.pending_create.request_id, t.name) for t in topics_of(rig.state) if t.pending_create is not None}
     open_ = {key for key, state in lives.requests.items() if state == "created"}
     assert waiting == open_, f"who waits by the tables and by the state differs\n{_printed(rig)}"
 
@@ -74,7 +74,7 @@ def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
 
 @often
 @given(walks())
-def test_every_request_is_recalled_from_its_events_and_decided_again_to_the_bit(walk: Walk) -> None:
+def test_every_request_is_reconstructed_from_its_events_and_repeatable(walk: Walk) -> None:
     rig = walked(walk)
     state = fold(())
     for group in decisions(rig.log):
@@ -89,7 +89,7 @@ def test_every_request_is_recalled_from_its_events_and_decided_again_to_the_bit(
 
 @often
 @given(walks())
-def test_what_is_recalled_is_what_was_requested(walk: Walk) -> None:
+def test_the_reconstructed_command_equals_the_request(walk: Walk) -> None:
     request: AnyCommand | None = None
     at = 0
     for rig, command in steps(walk):
@@ -101,8 +101,8 @@ def test_what_is_recalled_is_what_was_requested(walk: Walk) -> None:
 def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
     """The records of a command give it back, if it is a request that left any."""
     recalled = recall(records)
-    if recalled is not None:  # nobody was consulted for clearance, and decisions do not look at it
-        recalled = msgspec.structs.replace(recalled, clearance=None)
+    if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
+        recalled = msgspec.structs.replace(recalled, dry_run=None)
     assert recalled == (request if records and isinstance(request, TopicCommand) else None), (
         f"recalled {recalled} for {request}"
     )
@@ -113,9 +113,9 @@ def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
 
 @often
 @given(walks())
-def test_looking_twice_changes_nothing(walk: Walk) -> None:
+def test_reconcile_is_idempotent(walk: Walk) -> None:
     rig = walked(walk)
-    assert rig.review().events == (), "a second review found something to do"
+    assert rig.reconcile().events == (), "a second reconcile found something to do"
     rig.confirm()
     assert rig.confirm().events == (), "a second confirmation found something to do"
     live = rig.state.cluster.live

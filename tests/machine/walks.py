@@ -26,14 +26,12 @@ SETTINGS = (
     "fewer policy", "keep",
 )  # fmt: skip
 CONFIGS = ("min.insync.replicas=2", "unclean.leader.election.enable=true", "cleanup.policy=compact", "retention.ms=x")
-ALL = "review " + " ".join(NAMES)
+ALL = "reconcile " + " ".join(NAMES)
 
 Chance = Callable[[Random], str]
 
 
 class Walk(NamedTuple):
-    """What is given, and the steps."""
-
     given: str
     steps: tuple[str, ...]
 
@@ -126,7 +124,7 @@ def _report(chance: Random) -> str:
 
 def _time(chance: Random) -> str:
     expire = f"expire {_name(chance)} id=q{chance.randint(0, 60)} at={chance.choice((0, 5000))}"
-    some = "review " + " ".join(_name(chance) for _ in range(chance.randint(0, 4)))
+    some = "reconcile " + " ".join(_name(chance) for _ in range(chance.randint(0, 4)))
     setting = chance.choice(("min.insync.replicas=2", "num.partitions=3", ""))
     return chance.choice((ALL, ALL, some, expire, expire, expire, f"settings fewer {setting}"))
 

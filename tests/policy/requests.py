@@ -16,7 +16,6 @@ _OWN = ("by", "partitions", "factor", "replicas")
 
 
 def request(text: str) -> RequestMetadata:
-    """The request that a line describes."""
     topic, *words = text.split()
     given = dict(word.split("=", 1) for word in words)
     principal = given.get("by", "User:ann")

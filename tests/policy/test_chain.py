@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from controller.policy import Observation, PolicyViolation, RequestMetadata
-from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe
+from controller.machine.commands.commands import CreateTopic
+from controller.policy import CreateTopicPolicy, Observation, PolicyViolation, RequestMetadata
+from controller.policy.chain import ALLOWED, MESSAGE_CHARS_MAX, LoadedPolicy, PolicyChain, PolicyProbe, request_metadata
 from events.catalog import Outcome, Verdict
+from tests.machine.tables import command, given
 from tests.policy.requests import request
 
 REQUEST = request("orders")
 
 
 class _Calling:
-    """A policy that answers by a function."""
-
     def __init__(self, answer: Callable[[RequestMetadata], object]) -> None:
         self._answer = answer
 
@@ -45,7 +45,7 @@ def test_an_empty_chain_allows() -> None:
     assert PolicyChain().validate(REQUEST) is ALLOWED
 
 
-def test_all_agree() -> None:
+def test_all_policies_allow() -> None:
     assert chain_of(A=allow, B=allow).validate(REQUEST) == Verdict(outcome="allowed")
 
 
@@ -110,7 +110,7 @@ def test_the_operator_may_interrupt() -> None:
 
 
 @pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
-def test_what_is_no_answer_is_no_consent(returned: object) -> None:
+def test_an_invalid_return_value_of_a_policy_is_no_consent(returned: object) -> None:
     verdict = chain_of(A=lambda request: returned).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert f"returned a {type(returned).__name__}" in verdict.message
@@ -197,14 +197,14 @@ def test_a_policy_sees_the_request_as_it_is() -> None:
         assert seen.pop() == request(text)
 
 
-def test_the_probe_hears_of_each_policy_that_judged() -> None:
+def test_the_probe_is_called_for_each_policy() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
     raised: list[tuple[str, str, BaseException]] = []
     error = OSError("disk")
     probe = PolicyProbe(
         clock=lambda: float(next(ticks)),
-        on_judged=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
+        on_verdict=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
         on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
     )
     chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(REQUEST, probe)
@@ -238,3 +238,91 @@ def test_close_reaches_every_policy_and_collects_what_they_raise() -> None:
     assert closed == ["SystemExit", "OSError", "A"]
     assert chain.close() == ()
     assert len(closed) == 3
+
+
+Assigned = dict[int, tuple[int, ...]] | None
+Configs = dict[str, str]
+GIVEN = "1@x 2@y 3@z count=2 factor=3"
+
+
+@pytest.mark.parametrize(
+    ("line", "counts", "assigned", "configs"),
+    [
+        ("create a -1x-1", (2, 3), None, {}),
+        ("create a 5x1 conf=retention.ms=5", (5, 1), None, {"retention.ms": "5"}),
+        ("create a on=0:1.2,1:2.1", (None, None), {0: (1, 2), 1: (2, 1)}, {}),
+    ],
+)
+def test_request_metadata(
+    line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs
+) -> None:
+    rig = given(GIVEN)
+    create = command(rig, line)
+    assert isinstance(create, CreateTopic)
+    assert request_metadata(create, rig.state.cluster.settings) == RequestMetadata(
+        topic="a",
+        num_partitions=counts[0],
+        replication_factor=counts[1],
+        replicas_assignments=assigned,
+        configs=configs,
+        principal=create.principal,
+        client_id=create.client_id,
+    )
+
+
+def test_counts_without_an_assignment() -> None:
+    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=2)
+    assert request.replicas_assignments is None
+    assert request.configs == {}
+
+
+def test_an_assignment_without_counts() -> None:
+    request = RequestMetadata(topic="a", replicas_assignments={0: (1, 2)})
+    assert request.num_partitions is None
+    assert request.replication_factor is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "assignments"),
+    [
+        (None, None, None),
+        (1, None, None),
+        (None, 1, None),
+        (1, 1, {0: (1,)}),
+        (1, None, {0: (1,)}),
+        (None, 1, {0: (1,)}),
+    ],
+)
+def test_counts_and_assignment_are_one_or_the_other(
+    partitions: int | None, factor: int | None, assignments: dict[int, tuple[int, ...]] | None
+) -> None:
+    with pytest.raises(ValueError, match="both counts or an assignment"):
+        RequestMetadata(
+            topic="a", num_partitions=partitions, replication_factor=factor, replicas_assignments=assignments
+        )
+
+
+def test_a_request_cannot_be_changed() -> None:
+    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
+    with pytest.raises(AttributeError):
+        request.topic = "b"  # type: ignore[misc]
+
+
+def test_a_violation_carries_message_rule_and_observations() -> None:
+    observation = Observation("rules/soon", "not yet")
+    violation = PolicyViolation("no", rule="mine", observed=[observation])
+    assert (str(violation), violation.message, violation.rule) == ("no", "no", "mine")
+    assert violation.observed == (observation,)
+
+
+def test_the_base_class_requires_validate_alone() -> None:
+    with pytest.raises(TypeError, match="validate"):
+        CreateTopicPolicy()  # type: ignore[abstract]
+
+    class Mute(CreateTopicPolicy):
+        def validate(self, request: RequestMetadata) -> None:
+            return
+
+    policy = Mute()
+    policy.configure({})
+    policy.close()

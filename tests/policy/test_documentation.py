@@ -9,7 +9,7 @@ import pytest
 
 from controller.policy import CreateTopicPolicy, PolicyViolation
 from controller.policy.loading import load_policies
-from controller.policy.rules_file import KEYS
+from controller.policy.rules import KEYS
 from tests.policy.requests import request, rows
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ def test_rules_that_no_policy_reads_are_refused(write: Write, tmp_path: Path) ->
     for names in ("", "acme_team.Named"):
         assert str(_refused(names, settings)) == (
             f"create.topic.policy.class.name: names no policy that reads topic.rules.file={file}; "
-            "controller.policy.rules.TopicRules does, alone or beside others"
+            "controller.policy.rules.TopicRules reads it, alone or with other policies"
         )
     write("acme_rules.py", "from controller.policy.rules import TopicRules\n\nclass Ours(TopicRules):\n    pass\n")
     for names in ("acme_rules.Ours", "acme_team.Named,controller.policy.rules.TopicRules"):
@@ -156,7 +156,7 @@ def test_settings_cannot_be_changed_by_a_policy(write: Write) -> None:
     assert "configure raised TypeError" in str(_refused("acme_meddler.Meddler"))
 
 
-def test_when_one_cannot_be_configured_those_before_are_closed(write: Write) -> None:
+def test_a_policy_that_cannot_be_configured_closes_the_earlier_ones(write: Write) -> None:
     source = (
         GOOD + "    class Broken(Named):\n        def configure(self, settings):\n            raise OSError('no')\n"
     )
@@ -240,7 +240,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("class_names", "problem"), NAMES)
-def test_a_name_that_leads_nowhere(write: Write, tmp_path: Path, class_names: str, problem: str) -> None:
+def test_a_missing_policy_class(write: Write, tmp_path: Path, class_names: str, problem: str) -> None:
     error = _refused(class_names)
     assert problem in str(error)
     assert str(tmp_path) in error.allowed or error.allowed == "each policy is allowed once"

@@ -9,8 +9,7 @@ import pytest
 from controller.policy import PolicyViolation
 from controller.policy.chain import ALLOWED, PolicyChain
 from controller.policy.loading import PolicyLoadError, load_policies
-from controller.policy.rules import TopicRules
-from controller.policy.rules_file import RulesError
+from controller.policy.rules import RulesError, TopicRules
 from events.catalog import Observation
 from tests.policy.requests import request, rows
 
@@ -168,7 +167,7 @@ def test_several_rules(tmp_path: Path, rules: str, mode: str, requested: str, re
     assert " + ".join([decided, *seen]) == result
 
 
-def test_what_a_rule_observes_on_its_own() -> None:
+def test_an_observed_rule() -> None:
     """Without the chain: what is raised and returned is what the chain reads."""
     rules = TopicRules()
     assert rules.validate(request("x")) is None
@@ -221,7 +220,7 @@ def test_settings_that_are_wrong(settings: dict[str, str], message: str) -> None
     assert str(raised.value) == message
 
 
-def test_a_bad_file_stops_the_start_with_its_own_words(tmp_path: Path) -> None:
+def test_an_invalid_rules_file_stops_the_start_with_its_message(tmp_path: Path) -> None:
     with pytest.raises(PolicyLoadError) as raised:
         _configured(tmp_path, {"r": "partitions = { min = 5, max = 3 }"})
     file = tmp_path / "rules.toml"

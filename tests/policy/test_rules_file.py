@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.policy.rules_file import RulesError, read_rules
+from controller.policy.rules import RulesError, read_rules
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
@@ -16,9 +16,9 @@ foo = 1                                   | rule 'r': foo = 1: unknown key; allo
 topics = 'a*'                             | rule 'r': demands nothing; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
 refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is not a mode; allowed: enforce or observe
 refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is not a mode; allowed: enforce or observe
-refuse = ' '                              | rule 'r': refuse = ' ': is not a text; allowed: a text that says why, or whom to ask
-refuse = true                             | rule 'r': refuse = true: is not a text; allowed: a text that says why, or whom to ask
-partitions = 1; hint = ''                 | rule 'r': hint = '': is not a text; allowed: a text that says why, or whom to ask
+refuse = ' '                              | rule 'r': refuse = ' ': is not a text; allowed: a text, such as the reason or a contact
+refuse = true                             | rule 'r': refuse = true: is not a text; allowed: a text, such as the reason or a contact
+partitions = 1; hint = ''                 | rule 'r': hint = '': is not a text; allowed: a text, such as the reason or a contact
 
 # patterns
 refuse = 'no'; topics = []                | rule 'r': topics = []: is not a pattern; allowed: a pattern or a list of them, with * for any text, ? for one character
@@ -44,7 +44,7 @@ replication_factor = [1, 3]               | rule 'r': replication_factor = [1, 3
 # values of configs
 configs = {}                              | rule 'r': configs = {}: is not a table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
 configs = ['retention.ms']                | rule 'r': configs = ['retention.ms']: is not a table of topic configs; allowed: a table as in { "retention.ms" = { max = 604800000 } }
-configs = { retention.ms = 5 }            | rule 'r': configs.retention = { ms = 5 }: 'retention' is not a topic config; allowed: names as they are; one with dots stands in quotes, as in "retention.ms"
+configs = { retention.ms = 5 }            | rule 'r': configs.retention = { ms = 5 }: 'retention' is not a topic config; allowed: names as written; quote names with dots, as in "retention.ms"
 configs = { "retention.m" = 5 }           | rule 'r': configs."retention.m" = 5: 'retention.m' is not a topic config; allowed: perhaps retention.ms; any of cleanup.policy, …
 configs = { zzz = 5 }                     | rule 'r': configs.zzz = 5: 'zzz' is not a topic config; allowed: any of cleanup.policy, …
 configs = { "retention.ms" = 'week' }     | rule 'r': configs."retention.ms" = 'week': Invalid value week for configuration retention.ms: Not a number of type LONG; allowed: a 64-bit integer in [-1,...]
@@ -53,7 +53,7 @@ configs = { "retention.ms" = 1.5 }        | rule 'r': configs."retention.ms" = 1
 configs = { "retention.ms" = [] }         | rule 'r': configs."retention.ms" = []: is empty; allowed: values, each a 64-bit integer in [-1,...]
 configs = { "retention.ms" = [[1]] }      | rule 'r': configs."retention.ms" = [1]: is not a value; allowed: a 64-bit integer in [-1,...]
 configs = { "retention.ms" = {} }         | rule 'r': configs."retention.ms" = {}: has neither min nor max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
-configs = { "retention.ms" = { max = -1 } } | rule 'r': configs."retention.ms" = { max = -1 }: -1 is not a number here but means without limit; allowed: leave that end out
+configs = { "retention.ms" = { max = -1 } } | rule 'r': configs."retention.ms" = { max = -1 }: -1 means no limit here; allowed: omit it
 configs = { "retention.ms" = { max = '5' } } | rule 'r': configs."retention.ms" = { max = '5' }: '5' is not a number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
 configs = { "retention.ms" = { max = true } } | rule 'r': configs."retention.ms" = { max = true }: true is not a number; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
 configs = { "retention.ms" = { min = 9, max = 5 } } | rule 'r': configs."retention.ms" = { min = 9, max = 5 }: min is over max; allowed: { min = …, max = … }, each a 64-bit integer in [-1,...]
@@ -70,9 +70,9 @@ forbidden_configs = []                    | rule 'r': forbidden_configs = []: is
 required_configs = 'retention.ms'         | rule 'r': required_configs = 'retention.ms': is not a list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
 allowed_configs = [5]                     | rule 'r': allowed_configs = [5]: is not a list of topic configs; allowed: a list as in ["retention.ms", "cleanup.policy"]
 allowed_configs = ['segment.m']           | rule 'r': allowed_configs = ['segment.m']: 'segment.m' is not a topic config; allowed: perhaps segment.ms; any of cleanup.policy, …
-forbidden_configs = ['flush.ms']; allowed_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
-forbidden_configs = ['flush.ms']; required_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
-forbidden_configs = ['flush.ms']; configs = { "flush.ms" = 5 } | rule 'r': forbidden_configs = 'flush.ms': is forbidden and wanted at once; allowed: a config that no other key of the rule names
+forbidden_configs = ['flush.ms']; allowed_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is both forbidden and required; allowed: a config that no other key of the rule names
+forbidden_configs = ['flush.ms']; required_configs = ['flush.ms'] | rule 'r': forbidden_configs = 'flush.ms': is both forbidden and required; allowed: a config that no other key of the rule names
+forbidden_configs = ['flush.ms']; configs = { "flush.ms" = 5 } | rule 'r': forbidden_configs = 'flush.ms': is both forbidden and required; allowed: a config that no other key of the rule names
 """  # noqa: E501 - a row is a line
 
 # A whole file (`;` for a new line), and what the error says after its name.
@@ -89,8 +89,8 @@ mode = 'observe'; [[rule]]; refuse = 'no' | mode = 'observe': unknown key; allow
 [[rule]]; name = 'a b'; refuse = 'no'     | rule 1: name = 'a b': is not a name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
 [[rule]]; name = 5; refuse = 'no'         | rule 1: name = 5: is not a name; allowed: 1 to 100 letters, digits, '.', '_' and '-'
 [[rule]]; name = 'a'; refuse = 'no'; [[rule]]; name = 'a'; refuse = 'no' | rule 2: name = 'a': is taken; allowed: a name of its own
-[[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; a regex stands best in 'single quotes'
-[[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; a regex stands best in 'single quotes'
+[[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; put regular expressions in 'single quotes'
+[[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; put regular expressions in 'single quotes'
 """  # noqa: E501 - a row is a line
 
 
@@ -137,12 +137,12 @@ def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
     assert error.problem.startswith(problem)
 
 
-def test_a_file_without_end() -> None:
+def test_an_endless_rules_file() -> None:
     with pytest.raises(RulesError, match="cannot be read: is larger than 8388608 bytes"):
         read_rules(Path("/dev/zero"))
 
 
-def test_names_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_did_you_mean_compares_each_name_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"rule-{number}" for number in range(300)]
     file = tmp_path / "rules.toml"
     file.write_text("".join(f"[[rule]]\nname = '{name}'\nrefuse = 'no'\n" for name in names))
@@ -156,7 +156,7 @@ def test_names_are_compared_once_each(tmp_path: Path, monkeypatch: pytest.Monkey
 
         __hash__ = str.__hash__
 
-    monkeypatch.setattr("controller.policy.rules_file._name", lambda _, value: Name(value))
+    monkeypatch.setattr("controller.policy.rules._name", lambda _, value: Name(value))
     assert [rule.name for rule in read_rules(file)] == names
     assert compared < 1000 + len(names)
 
@@ -174,7 +174,7 @@ def test_no_file(tmp_path: Path) -> None:
     assert str(raised.value) == expected
 
 
-def test_a_folder(tmp_path: Path) -> None:
+def test_a_rules_file_that_is_a_folder(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match="cannot be read: Is a directory"):
         read_rules(tmp_path)
 

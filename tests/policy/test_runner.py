@@ -131,7 +131,7 @@ async def test_a_cancelled_wait_leaves_the_runner_well(gated: _Gated) -> None:
     await runner.close(LONG_S)
 
 
-async def test_close_ends_the_topic_in_hand_and_turns_the_others_away(gated: _Gated) -> None:
+async def test_close_finishes_the_current_topic_and_rejects_the_others(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     in_hand = asyncio.create_task(runner.judge([request("slow")]))
     await _entered(gated)
@@ -166,7 +166,7 @@ async def test_a_policy_stuck_for_ever_does_not_hold_up_the_end(gated: _Gated) -
     task = asyncio.create_task(runner.judge([request("slow.for.ever")]))
     await _entered(gated)
     assert await runner.close(0.01) == (
-        "policies my.Gated: still judging topic 'slow.for.ever' after 0.01 s, left behind",
+        "policies my.Gated: still judging topic 'slow.for.ever' after 0.01 s, abandoned",
     )
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "create-topic-policy")
     gated.gate.set()
@@ -201,7 +201,7 @@ asyncio.run(main())
 def test_a_process_ends_while_a_policy_is_stuck() -> None:
     ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=LONG_S, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout == "policies my.Stuck: still judging topic 'a' after 0.01 s, left behind\n"
+    assert ended.stdout == "policies my.Stuck: still judging topic 'a' after 0.01 s, abandoned\n"
 
 
 async def test_close_without_a_request_closes_the_policies_once(gated: _Gated) -> None:
@@ -224,7 +224,7 @@ async def test_close_says_what_a_policy_raised(gated: _Gated, error: BaseExcepti
 async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
     heard: list[tuple[str, str, str]] = []
     probe = PolicyProbe(
-        on_judged=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
+        on_verdict=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
     )
     runner = PolicyRunner(gated.chain(), probe=probe)
     await runner.judge([request("bad")])

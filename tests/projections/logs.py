@@ -1,16 +1,14 @@
-"""Logs with their live state, made of the machine's own records, for the tests of what is read from them."""
+"""Logs and stores of the machine's records, for tests of queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.machine.apply import apply
 from events.catalog import Recorded
 from events.codec import encode_event
-from events.followed import request_of
-from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Query, Questions
+from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
@@ -19,16 +17,13 @@ from tests.machine.tables import command, given
 def kept(records: Iterable[Recorded]) -> tuple[InMemoryLog, TopicStore]:
     """A log that holds these records, and its live store."""
     log = InMemoryLog("kept")
-    store = TopicStore(log)
-    state = store.state()
+    recorder = Recorder(log, TopicStore(log))
     for record in records:
-        key = apply(state, record)
-        value = encode_event(record.at_ms, record.cause, record.event)
-        entry = Entry(value, key, request_of(record))
-        log.write(Commit((entry,), store.changes(state)))
+        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+        recorder.commit()
         log.flush()
-        store.became_durable(state)
-    return log, store
+        recorder.store.became_durable(recorder.state)
+    return log, recorder.store
 
 
 def query_of(records: Iterable[Recorded]) -> Query:

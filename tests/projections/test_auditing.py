@@ -17,10 +17,10 @@ from rocksdict import DBRecoveryMode, WriteBatch
 from controller.machine.commands.commands import RecordHead
 from events.catalog import Cause, HeadSigned, TopicReady
 from events.codec import decode_event, encode_event
-from events.logs.heads import Head, HeadSigner
 from events.logs.log import Commit, Entry, LogCorrupted
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_database import Database
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import RequestId, TopicName, shard_key
 from projections.queries.auditing import FINDINGS_MAX, Audit, audit
 from projections.queries.query import Query
@@ -45,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         while log.next_offset < 2 * HALF:
             await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
             await day.settled()
-        day.observe(RecordHead, **signed_head(log))
+        day.submit_internal(RecordHead, **signed_head(log))
         await day.settled()
         await day.controller.stop()
         log.close()
@@ -198,19 +198,19 @@ class Tampering(NamedTuple):
 
 
 TAMPERINGS = [
-    Tampering(change_event, "events 0 to 255 are not those that the tree was made over"),
-    Tampering(change_newest, "are not those that its tree was made over|the head that is kept with the log is not"),
-    Tampering(swap_events, "events 256 to 511 are not those that the tree was made over"),
+    Tampering(change_event, "events 0 to 255 are not those of the tree"),
+    Tampering(change_newest, "are not those of its tree|the tree head stored with the log is not"),
+    Tampering(swap_events, "events 256 to 511 are not those of the tree"),
     Tampering(drop_event, "event 100 is missing|events are missing after"),
-    Tampering(cut, "its tree is over .* events, and there are|everything up to .* was synced"),
-    Tampering(change_subtree, "events 0 to 255 are not those that the tree was made over"),
+    Tampering(cut, "its tree covers .* events instead of|everything up to .* was synced"),
+    Tampering(change_subtree, "events 0 to 255 are not those of the tree"),
     Tampering(drop_subtree, "its tree lacks the hash over events 0 to 255"),
-    Tampering(change_head, "the head that is kept with the log is not that of its first"),
-    Tampering(drop_from_topics, "the index of topics is not that of the events"),
-    Tampering(move_in_topics, "the index of topics has event .* under 'other': it is one of 'more_"),
+    Tampering(change_head, "the tree head stored with the log is not that of its first"),
+    Tampering(drop_from_topics, "the index of topics does not match the events"),
+    Tampering(move_in_topics, "the index of topics has event .* under 'other', but it belongs to 'more_"),
     Tampering(add_to_topics, "the index of topics has event 5 under 'other'"),
     Tampering(lengthen_in_topics, "the index of topics has events .* to 1099511627776 under 'more_"),
-    Tampering(drop_from_requests, "the index of requests is not that of the events"),
+    Tampering(drop_from_requests, "the index of requests does not match the events"),
     Tampering(add_to_requests, "the index of requests has event 5 under 'other'"),
 ]
 
@@ -302,8 +302,8 @@ def test_a_log_made_anew_is_found_by_who_kept_a_head(
     rewritten(folder, change)
     assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
     (finding,) = audited(folder, head, public_key=None).findings
-    cut_off = f"the log was cut: it has {HALF - 1} events, and had {HALF} when the head was made"
-    other = f"the first {HALF} events are not those that the head was made over"
+    cut_off = f"the log was truncated: it has {HALF - 1} events, and the tree head covers {HALF}"
+    other = f"the first {HALF} events are not those of the tree head"
     assert finding == (cut_off if change is cut_short else other)
 
 
@@ -314,16 +314,16 @@ def test_a_log_made_anew_is_found_by_who_has_the_public_key(
     rewritten(folder, change)
     findings = audited(folder).findings
     assert findings
-    assert all("was not signed by the key that it should be" in finding for finding in findings)
+    assert all("was not signed by the expected key" in finding for finding in findings)
 
 
 def test_a_head_that_was_signed_for_other_events_is_found(folder: Path) -> None:
     rewritten(folder, lambda values: [*values[:100], FORGED, *values[101:]])
     findings = audited(folder, public_key=None).findings
     assert findings
-    assert all("events are not those whose head event" in finding for finding in findings)
+    assert all("events are not those of the tree head in event" in finding for finding in findings)
 
 
 def test_a_head_of_another_log_is_said_to_be_one(folder: Path) -> None:
     (finding,) = audited(folder, Head(log="other", size=5, root="00" * 32, at_ms=1)).findings
-    assert finding == f"the head is one of log other, and this is log {CLUSTER_ID}"
+    assert finding == f"the tree head belongs to log other, and this is log {CLUSTER_ID}"

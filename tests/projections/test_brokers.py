@@ -9,8 +9,8 @@ from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import DictTopics, State
 from events.catalog import BrokerFenced, BrokerUnregistered, Cause, Recorded, TopicReady
 from events.names import BrokerId, Offset, RequestId, TopicName
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.topics import CannotFold
+from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
 from tests.machine.walks import Walk, walked, walks
 

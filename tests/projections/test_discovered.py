@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from projections.rows.requests import request_row
-from projections.rows.topics import NO_PAST, TopicPast, fold_topic
+from projections.views.requests import request_row
+from projections.views.topics import NO_PAST, TopicPast, fold_topic
 from tests.events.golden import history
 from tests.machine.rig import topics_of
 from tests.projections.logs import query_of, questions_of

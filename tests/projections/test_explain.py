@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given as drawn
 
 from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
+from projections.queries import explain as module
+from projections.queries.explain import explain
 from projections.queries.query import NotThere
-from projections.words import explain as module
-from projections.words.explain import Explanation, explain
-from projections.words.wording import in_words
+from projections.text.wording import event_text
+from projections.views.json_types import ExplanationView
 from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command
@@ -25,10 +26,10 @@ confirm 1 2 3
 create t 1x1 id=again timeout=0
 register 4 rack=x
 unfence 4
-review t
+reconcile t
 sync t
 fence 3
-review t
+reconcile t
 partitions t to=3 id=more
 alter t set:retention.ms=7 append:cleanup.policy=compact delete:x id=conf
 partitions t to=1 id=less
@@ -38,23 +39,23 @@ unregister 4
 
 EXPLAINED = """
 topic t: deleted 2023-11-14T22:13:20.020Z by User:bob
-7 +0 CreateTopic ask: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 4, \
+7 +0 CreateTopic ask: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 4, \
 retention.ms=5, waiting up to 1000 ms
 8 +0 CreateTopic ask: t is created, 1 partition with factor 4, placed on live brokers 1, 2, 3; replicas 0: [3,1,2,-1]; \
--1 keeps a place for want of live brokers (KIP-409)
+-1 is a placeholder: too few brokers are live (KIP-409)
 9 +1 ConfirmMetadata q: brokers 1, 2, 3 applied the creation of t
-10 +1 ConfirmMetadata q: t is complete: every partition has a leader and every live broker knows it
-11 +1 ConfirmMetadata q: the client is answered NONE for t after 1 ms
-12 +2 CreateTopic again: User:alice (table) asks over CreateTopics v7 to create t with 1 partition, factor 1, \
+10 +1 ConfirmMetadata q: t is ready: every partition has a leader and every live broker knows it
+11 +1 ConfirmMetadata q: t: answered in 1 ms: success
+12 +2 CreateTopic again: User:alice (table) requests by CreateTopics v7 to create t with 1 partition, factor 1, \
 not waiting
 13 +2 CreateTopic again: t is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists: Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
-14 +2 CreateTopic again: the client is answered TOPIC_ALREADY_EXISTS (36) for t after 0 ms: Topic 't' already exists. \
+14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
-17 +5 ReviewTopics q: partition 0: broker 4 takes the place that -1 kept <= broker 4 is live (why) at offset 16
+17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 <= broker 4 is live (why) at offset 16
 18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
 <= broker 4 is live (why) at offset 16
-20 +8 ReviewTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
+20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
 22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; set are now: \
@@ -65,11 +66,12 @@ INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 pa
 """
 
 
-def _shown(chain: Explanation) -> str:
+def _shown(chain: ExplanationView) -> str:
     lines = [chain.summary]
     for step in chain.steps:
         because = f" <= {step.because}" if step.because else ""
-        lines.append(f"{step.offset} +{step.after_ms} {step.command} {step.request_id}: {step.text}{because}")
+        cause = f"{step.cause.command} {step.cause.request_id}"
+        lines.append(f"{step.offset} +{step.after_ms} {cause}: {step.text}{because}")
     return "\n".join(lines)
 
 
@@ -88,7 +90,7 @@ create t 1x1 timeout=0; confirm 1 2 3; sync t| t timed-out REQUEST_TIMED_OUT (7)
 create t 1x1; delete t id=other              | t failed UNKNOWN_TOPIC_OR_PARTITION (3) | CreateRequested TopicCreated TopicDeleted CreateAnswered
 create t 1x1; create t 1x1 id=other; confirm 1 2 3 | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
 create t 0x1                                 | t rejected INVALID_PARTITIONS (37) | CreateRequested CreateRejected CreateAnswered
-create t 1x1; confirm 1 2 3; fence 3; review t | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
+create t 1x1; confirm 1 2 3; fence 3; reconcile t | t created | CreateRequested TopicCreated MetadataPropagated TopicReady CreateAnswered
 create t 1x1; create u 0x1                   | t waiting, u rejected INVALID_PARTITIONS (37) | CreateRequested TopicCreated CreateRequested CreateRejected CreateAnswered
 delete t                                     | t rejected UNKNOWN_TOPIC_OR_PARTITION (3) | ChangeRejected
 """  # noqa: E501
@@ -135,7 +137,7 @@ def test_of_a_long_chain_the_beginning_and_the_end_are_shown(monkeypatch: pytest
 @drawn(walks())
 def test_every_event_has_words(walk: Walk) -> None:
     for record in walked(walk).log:
-        text = in_words(record.event)
+        text = event_text(record.event)
         assert text, f"words for {record}"
         assert text == text.strip(), f"no blanks around the words for {record}"
 
@@ -149,6 +151,66 @@ def test_every_type_of_event_has_words() -> None:
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]
-    sentences = {type(record.event): in_words(record.event) for record in log}
+    sentences = {type(record.event): event_text(record.event) for record in log}
     assert sentences.keys() == {kind for kind in get_args(Event) if kind.__module__ != "events.access"}
     assert len(set(sentences.values())) == len(sentences), "each says something of its own"
+
+
+THREE = """fewer
+quorum elr
+join 1
+join 2
+join 3
+unfence 1
+unfence 2
+unfence 3
+create t 1x3 timeout=0 id=c0
+alter t set:min.insync.replicas=3 id=c1"""
+
+# after three brokers with a topic on all of them and min.insync.replicas=3: what happens, and what the last
+# event follows from
+CASES = {
+    "a broker that came back after an unclean end, while another was fenced": (
+        "fence 2; reconcile t; join 2 as=second unclean; fence 3; reconcile t",
+        # 3 left the in-sync set in the same step, later
+        "broker 3 is fenced (why)",
+    ),
+    "a broker that came back after an unclean end": (
+        "fence 2; fence 3; reconcile t; join 2 as=second unclean; reconcile t",
+        "broker 2 registers, with epoch 4, after an unclean end",
+    ),
+    "a live broker that registers anew after an unclean end": (
+        "join 2 as=second unclean; reconcile t",
+        "broker 2 registers, with epoch 4, after an unclean end",
+    ),
+    "a live broker that registers anew after it ended in order": (
+        "join 2 as=second; reconcile t",
+        "broker 2 is fenced (registered again)",
+    ),
+    "one that has no replica of the topic went too": (
+        "join 4; unfence 4; fence 2; fence 4; reconcile t",
+        "broker 2 is fenced (why)",
+    ),
+    "a broker that leaves": ("leave 2; fence 4; reconcile t", "broker 2 begins controlled shutdown"),
+    "a directory that failed": (
+        "join 4; unfence 4; dirs 2 77; fence 4; reconcile t",
+        "broker 2 has 1 log directory online",
+    ),
+    "a broker that is back, and in sync by its leader's word": (
+        "fence 2; reconcile t; unfence 2; report t by=3 0:3.1.2:0:1",
+        "broker 2 is live (why)",
+    ),
+    "a replica that is slow": ("report t by=3 0:3.1:0:0", ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_change_that_concerns_the_partition_is_named(name: str) -> None:
+    steps, because = CASES[name]
+    rig = story(f"{THREE}\n{steps}".replace("; ", "\n"))
+    step = explain(questions_of(rig.log), "t").steps[-1]
+    assert step.event == "PartitionChanged", step
+    assert step.because.partition(" at offset ")[0] == because, step
+    if because:
+        number = int(step.because.rpartition(" ")[2])
+        assert number < step.offset, "it was before"

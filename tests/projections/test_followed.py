@@ -6,17 +6,16 @@ import pytest
 
 from events.catalog import Cause, HistorySkipped, Recorded
 from events.codec import encode_event
-from events.followed import FOLLOW, Followed, followed, skipped_to
+from events.external_decision import FOLLOW, ExternalDecision, external_decision, skipped_snapshot
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
+from projections.queries.explain import explain
 from projections.queries.query import Query, Questions
-from projections.shown.from_log import request as shown_request
-from projections.shown.lines import explanation
-from projections.shown.to_json import event as shown_event
-from projections.shown.to_json import explanation as shown_explanation
+from projections.queries.responses import request as shown_request
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.words.explain import explain
+from projections.views.lines import explanation
+from projections.views.to_json import event as shown_event
 from tests.events.golden import FOLLOWED, history
 
 
@@ -39,12 +38,12 @@ topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
 
 OFFSET  TIME                         AFTER  WHAT
      8  1970-01-01T00:00:01.009Z      0 ms  the cluster has orders with 2 partitions, replicas 0: [1,2,3], 1: [2,3,1], retention.ms=60000 (decided by Kafka's controller 3002, which led epoch 7)
-    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible to lead are [1] (decided by Kafka's controller 3002, which led epoch 7)
+    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible leader replicas are [1] (decided by Kafka's controller 3002, which led epoch 7)
     12  1970-01-01T00:00:01.015Z      6 ms  partition 0: broker 2 leads in epoch 1, in sync are [2,3] (decided by Kafka's controller 3002, which led epoch 7)
     15  1970-01-01T00:00:01.018Z      9 ms  Kafka's controller 3002 changes the configs of orders; set are now: none (decided by Kafka's controller 3002, which led epoch 7)
     19  1970-01-01T00:00:01.023Z     14 ms  Kafka's controller 3002 raises orders from 2 to 4 partitions; replicas 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
     26  1970-01-01T00:00:01.032Z     23 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
-    34  1970-01-01T00:00:09.000Z     8.0 s  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as a snapshot of epoch 8 has it)
+    34  1970-01-01T00:00:09.000Z     8.0 s  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as in a snapshot of epoch 8)
 """,  # noqa: E501
     "controller-3002-epoch-7-offset-27": """
 controller-3002-epoch-7-offset-27: decided by Kafka's controller 3002, which led epoch 7, from offset 27 of the metadata log, at 1970-01-01T00:00:01.027Z
@@ -54,22 +53,22 @@ OFFSET  TIME                         AFTER  WHAT
     22  1970-01-01T00:00:01.027Z      0 ms  the cluster has pay_eu with 1 partition, replicas 0: [2] (decided by Kafka's controller 3002, which led epoch 7)
 """,  # noqa: E501
     "snapshot-epoch-8-offset-137": """
-snapshot-epoch-8-offset-137: as a snapshot of epoch 8 has it, up to offset 137 of the metadata log, at 1970-01-01T00:00:09.000Z
+snapshot-epoch-8-offset-137: as in a snapshot of epoch 8, up to offset 137 of the metadata log, at 1970-01-01T00:00:09.000Z
 
 OFFSET  TIME                         AFTER  WHAT
-    31  1970-01-01T00:00:09.000Z      0 ms  what was decided from offset 37 of the metadata log up to 137 is not known step by step (the leader had cleaned its log up to a snapshot)
-    32  1970-01-01T00:00:09.000Z      0 ms  broker 1 may give out the producer ids 4000 to 4999 (as a snapshot of epoch 8 has it)
-    33  1970-01-01T00:00:09.000Z      0 ms  the cluster changes the configs of all brokers; set are now: none (as a snapshot of epoch 8 has it)
-    34  1970-01-01T00:00:09.000Z      0 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as a snapshot of epoch 8 has it)
-    35  1970-01-01T00:00:09.000Z      0 ms  pay_eu is gone from the cluster (as a snapshot of epoch 8 has it)
-    36  1970-01-01T00:00:09.000Z      0 ms  the cluster has audit with 1 partition, replicas 0: [2,1] (as a snapshot of epoch 8 has it)
+    31  1970-01-01T00:00:09.000Z      0 ms  the changes in the metadata log from offset 37 up to 137 are unknown (the leader had cleaned its log up to a snapshot)
+    32  1970-01-01T00:00:09.000Z      0 ms  broker 1 may give out the producer ids 4000 to 4999 (as in a snapshot of epoch 8)
+    33  1970-01-01T00:00:09.000Z      0 ms  the cluster changes the configs of all brokers; set are now: none (as in a snapshot of epoch 8)
+    34  1970-01-01T00:00:09.000Z      0 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as in a snapshot of epoch 8)
+    35  1970-01-01T00:00:09.000Z      0 ms  pay_eu is gone from the cluster (as in a snapshot of epoch 8)
+    36  1970-01-01T00:00:09.000Z      0 ms  the cluster has audit with 1 partition, replicas 0: [2,1] (as in a snapshot of epoch 8)
 """,  # noqa: E501
 }
 
 
 @pytest.mark.parametrize("subject", EXPLAINED)
 def test_what_another_controller_decided_is_explained(subject: str) -> None:
-    lines = explanation(shown_explanation(explain(questions(), subject)))
+    lines = explanation(explain(questions(), subject))
     assert "\n".join(lines) == EXPLAINED[subject].strip()
 
 
@@ -91,14 +90,18 @@ def test_all_events_of_a_decision_are_found_by_its_request() -> None:
 
 def test_each_event_names_who_decided_it() -> None:
     for record in history(FOLLOWED)[1:]:
-        decided = followed(record.cause)
+        decided = external_decision(record.cause)
         assert decided is not None, record
         text = shown_event(record).text
-        assert isinstance(record.event, HistorySkipped) or text.count(decided.words) == 1, text
+        assert isinstance(record.event, HistorySkipped) or text.count(decided.summary) == 1, text
 
 
 def test_ids_of_decisions_are_read_as_they_are_written() -> None:
-    for one in (Followed(0, 1, 0), Followed(2**31 - 1, 2**31 - 1, 2**63 - 1), skipped_to(HistorySkipped(3, 9, 4, ""))):
-        assert followed(one.cause) == one
-    assert followed(Cause("CreateTopic", Followed(1, 2, 3).request_id)) is None
-    assert followed(Cause(FOLLOW, RequestId("controller-1-epoch-2"))) is None
+    for one in (
+        ExternalDecision(0, 1, 0),
+        ExternalDecision(2**31 - 1, 2**31 - 1, 2**63 - 1),
+        skipped_snapshot(HistorySkipped(3, 9, 4, "")),
+    ):
+        assert external_decision(one.cause) == one
+    assert external_decision(Cause("CreateTopic", ExternalDecision(1, 2, 3).request_id)) is None
+    assert external_decision(Cause(FOLLOW, RequestId("controller-1-epoch-2"))) is None

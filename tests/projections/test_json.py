@@ -10,8 +10,10 @@ import pytest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
+from projections.queries import responses
+from projections.queries.explain import explain
 from projections.queries.query import NotThere, Questions
-from projections.shown import from_log, json_types, to_json
+from projections.views import json_types, to_json
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command
 from tests.projections.logs import kept, questions_of, story
@@ -19,17 +21,17 @@ from tests.projections.logs import kept, questions_of, story
 
 def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
     """Every answer that a query can give about a history."""
-    yield from_log.events(query, 0, end, None, None)
+    yield responses.events(query, 0, end, None, None)
     for at in map(str, range(end)):
-        yield from_log.topics_at(query, at, None, end)
-        yield from_log.brokers(query, at)
+        yield responses.topics_at(query, at, None, end)
+        yield responses.brokers(query, at)
     for request_id in requests:
-        yield from_log.request(query, request_id)
+        yield responses.request(query, request_id)
     for subject in topics | requests:
-        yield from_log.explanation(query, subject)
+        yield explain(query, subject)
     for name in topics:
         try:
-            yield from_log.topic_at(query.of_topic(name), name, None)
+            yield responses.topic_at(query.of_topic(name), name, None)
         except NotThere:
             continue
 
@@ -56,7 +58,7 @@ def test_a_create_a_delete_and_a_refusal_read_back_as_themselves() -> None:
         assert msgspec.json.decode(msgspec.json.encode(shape), type=type(shape)) == shape
     assert (created.status, created.replication_factor) == ("ready", 3)
     assert to_json.created(answer, (), True).topic_id is None, "a dry run has no id"
-    assert to_json.refusal(refused) == json_types.ErrorShape(
+    assert to_json.refusal(refused) == json_types.ErrorView(
         error="TOPIC_ALREADY_EXISTS",
         code=ErrorCode.TOPIC_ALREADY_EXISTS,
         message=refused.message,

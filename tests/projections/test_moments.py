@@ -11,7 +11,7 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 # what is written | the offset, or the time in ms since the epoch
 WRITTEN = """
@@ -40,7 +40,7 @@ def test_a_moment_is_an_offset_or_a_time(line: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "ms", "-5ms", "2026-13-01", "99999999999999999ms", "٣", "1e3"])
 def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
-    with pytest.raises(BadMoment, match=r"is not a valid point in time: say an offset \(1234\), an ISO-8601 time"):
+    with pytest.raises(BadMoment, match=r"is not a valid point in time: use an offset \(1234\), an ISO-8601 time"):
         parse_moment(text)
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from controller.machine.state import Topic
 from events.catalog import Recorded
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
+from projections.queries.explain import explain
 from projections.queries.listing import BadPlace, cursor_of, listing
-from projections.queries.moments import BadMoment
 from projections.queries.query import NoTopic, NotThere, Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import Counts, TopicStore
-from projections.words.explain import explain
+from projections.text.moments import BadMoment
 from tests.projections.logs import kept, questions_of, story
 
 PARTITIONS = 3
@@ -117,7 +117,7 @@ def test_questions_are_answered_as_by_the_partitions() -> None:
 
 def test_partitions_take_a_time_but_not_an_offset() -> None:
     query, _ = partitioned(stories())
-    with pytest.raises(BadMoment, match="each of the 3 partitions has its own: say a time, or ask for one topic"):
+    with pytest.raises(BadMoment, match="each of the 3 partitions has its own: give a time, or query one topic"):
         query.end("5")
     assert query.end("2001-01-01") == (0, 0, 0)
     assert query.end("2099-01-01") == query.end()

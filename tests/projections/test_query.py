@@ -14,7 +14,7 @@ from events.catalog import CreateAnswered, Recorded
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
-from projections.rows.topics import TopicRow
+from projections.views.topics import TopicRow
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -119,7 +119,7 @@ def test_every_request_of_a_log_can_be_looked_up(walk: Walk) -> None:
     query = questions_of(records)
     for request_id in sorted({one for record in records if (one := getattr(record.event, "request_id", ""))}):
         row = query.request(request_id)
-        codes = {one.topic: one.code for one in row.topics if one.status not in {"waiting", "asked"}}
+        codes = {one.topic: one.code for one in row.topics if one.status not in {"waiting", "requested"}}
         answers = {
             (record.event.topic, record.event.error_code)
             for record in records

@@ -50,13 +50,13 @@ def test_a_request_is_known_by_its_events(line: str) -> None:
     for step in filter(None, steps.split(";")):
         rig.put(command(rig, step.strip()))
     carried_out = "cluster" in begin.split()
-    request_id, found = earlier(questions_of(rig.log), RequestId("q"), cluster_carries_out=carried_out)
+    request_id, found = earlier(questions_of(rig.log), RequestId("q"), has_target_cluster=carried_out)
     if found is None:
         assert f"try {request_id}" == expected
         return
     sent = command(rig, again)
     assert isinstance(sent, TopicCommand)
-    wish, answer = "same" if found.wanted_the_same(sent) else "other", found.answer
+    wish, answer = "same" if found.has_same_parameters(sent) else "other", found.answer
     if answer is None:
         assert f"{wish}, due" == expected
         return

@@ -9,17 +9,17 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from events.access import AsksRefused
+from events.access import RequestsRefused
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Query, Questions
 from projections.queries.requests import RequestFilter, requests_page
-from projections.rows.requests import request_row
 from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
 from projections.store.store import TopicStore
+from projections.views.requests import request_row
 from tests.events.golden import HISTORIES, history
 from tests.projections.logs import story
 
@@ -62,11 +62,15 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
     step = max(1, len(records) // 25)
     for end in (*range(1, len(records), step), len(records)):
         by_id = [one for one in page(query, end=(end,)) if not one.counted]
-        assert [one.asked_offset for one in by_id] == sorted((one.asked_offset for one in by_id), reverse=True)
+        assert [one.requested_offset for one in by_id] == sorted((one.requested_offset for one in by_id), reverse=True)
         for one in by_id:
             row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
             assert row is not None, one
-            assert (one.principal, one.client_id, one.asked_at_ms) == (row.principal, row.client_id, row.asked_at_ms)
+            assert (one.principal, one.client_id, one.requested_at_ms) == (
+                row.principal,
+                row.client_id,
+                row.requested_at_ms,
+            )
             if len(set(one.topics)) < len(one.topics):
                 continue  # no client's request changes a topic twice: a history that gives all the same id
             if row.topics:
@@ -99,8 +103,8 @@ def test_a_filter_finds_what_a_look_at_all_finds(name: str) -> None:
         for value in values_of(log, kind):
             which = RequestFilter(**{field: value})
             found = page(query, which)
-            assert found == [one for one in everyone if which.has(one)], which
-            assert [one.asked_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
+            assert found == [one for one in everyone if which.matches(one)], which
+            assert [one.requested_offset for one in found] == list(newest_requests(log, log.next_offset, (kind, value)))
             assert found, f"{value} is in the index for nothing"
 
 
@@ -124,7 +128,7 @@ def test_pages_have_every_request_once() -> None:
     assert seen == ["s", "r", "again", "q"]
     first = requests_page(query, RequestFilter(outcome="deleted", api="none"), end, until=end, since=(0,), limit=9)
     assert (first.requests, first.next_place) == ((), None)
-    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, looked_at_max=3)
+    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, scanned_max=3)
     assert looked.requests == ()
     assert looked.next_place is not None, "it looks at three and no more"
 
@@ -141,7 +145,7 @@ def test_a_request_of_two_partitions_is_shown_once() -> None:
 
 
 def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
-    event = AsksRefused(
+    event = RequestsRefused(
         "User:eve", None, "10.0.0.9", "DescribeConfigs", "Describe", "Topic:pay", 29, "authorizer", 7, 1
     )
     record = Recorded(Offset(0), 5, Cause("RecordRefusals", RequestId("refusals-1")), event)
@@ -156,7 +160,7 @@ def test_a_long_value_is_found_and_not_taken_for_another() -> None:
             Offset(number),
             5,
             Cause("RecordRefusals", RequestId("refusals-1")),
-            AsksRefused(name, None, "", "Fetch", "Read", "Topic:t", 29, "authorizer", 1, 1),
+            RequestsRefused(name, None, "", "Fetch", "Read", "Topic:t", 29, "authorizer", 1, 1),
         )
         for number, name in enumerate((first, second))
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from events.catalog import Cause, CreateAnswered, Recorded, TopicReady
+from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
+from events.catalog import Cause, CreateAnswered, Event, Recorded, ResourceConfigsChanged, TopicReady
 from events.names import Offset, RequestId, TopicName
-from projections.rows.requests import RequestRow, fold_request_topic, request_row
-from projections.rows.topics import CannotFold
+from projections.text.wording import event_text
+from projections.views.requests import RequestRow, fold_request_topic, request_row
+from projections.views.topics import CannotFold
 from tests.machine.tables import command, given
 
 # given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
@@ -60,8 +62,8 @@ def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
     row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
     assert row is not None
     assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
-    assert row.deadline_ms == row.asked_at_ms + 700
-    requested = row.topics[0].asked
+    assert row.deadline_ms == row.requested_at_ms + 700
+    requested = row.topics[0].requested
     assert requested is not None
     assert (requested.num_partitions, requested.replication_factor, requested.configs) == (
         2,
@@ -84,3 +86,35 @@ def test_an_event_that_does_not_fit_stops_the_fold(event: TopicReady | CreateAns
         fold_request_topic(None, record)
     with pytest.raises(CannotFold, match="no request begins so"):
         request_row([record])
+
+
+ID = RequestId("r1")
+ACL = Acl(2, 3, "pay.orders", "User:bob", "*", 3, 3)
+EVENTS: dict[str, list[Event]] = {
+    "AlterUserScramCredentials": [
+        ScramCredentialRemoved(ID, "bob", "SCRAM-SHA-256", "User:admin", "kafka-configs"),
+        ScramCredentialSet(ID, "eve", "SCRAM-SHA-256", 4096, b"", b"", b"", "User:admin", "kafka-configs"),
+    ],
+    "CreateAcls": [AclsCreated(ID, (ACL,), "User:admin", "kafka-configs")],
+    "DeleteAcls": [AclsDeleted(ID, (ACL,), "User:admin", "kafka-configs")],
+    "AlterConfigs": [ResourceConfigsChanged(ID, 4, "1", (("log.retention.ms", "5"),), "User:admin", "kafka-configs")],
+    "AlterClientQuotas": [
+        QuotasChanged(ID, (("user", "bob"),), (("controller_mutation_rate", 1.0),), (), "User:admin", "kafka-configs")
+    ],
+}
+
+
+def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
+    for kind, events in EVENTS.items():
+        records = [Recorded(Offset(7 + n), 5, Cause(kind, ID), event) for n, event in enumerate(events)]
+        row = request_row(records)
+        assert row is not None
+        assert (row.request_id, row.api, row.principal, row.client_id) == (ID, kind, "User:admin", "kafka-configs")
+        assert (row.requested_offset, row.topics) == (7, ())
+
+
+def test_each_has_words_of_its_own_without_secrets() -> None:
+    words = [event_text(event) for events in EVENTS.values() for event in events]
+    assert len(set(words)) == len(words)
+    assert words[0] == "User:admin (kafka-configs) removes the password of user bob for SCRAM-SHA-256"
+    assert words[1] == "User:admin (kafka-configs) sets the password of user eve for SCRAM-SHA-256"

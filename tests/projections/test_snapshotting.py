@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from hypothesis import given as drawn
 from hypothesis import settings as hypothesis_settings
@@ -14,14 +15,14 @@ from hypothesis import strategies as st
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshot_file import About
-from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot, snapshot_offsets
-from projections.queries.query import Query
-from projections.rows.topics import TopicRow
+from events.logs.snapshots import FOLDER, SnapshotInfo, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
+from projections.queries import topic_lists
+from projections.queries.query import Query, Questions
+from projections.queries.topic_lists import counted_at
 from projections.store.recorder import Recorder
-from projections.store.refolding import KEPT, Refold, state_keys
-from projections.store.snapshotting import KEPT_MAX, Snapshotting, missing, spacing, too_many
+from projections.store.snapshotting import KEPT, KEPT_MAX, Refold, Snapshotting, missing, spacing, state_keys, too_many
 from projections.store.store import TopicStore
+from projections.views.topics import TopicRow
 from tests.events.logs.rocksdb_folders import flip
 from tests.machine.walks import NAMES, Walk, _walk, walked, walks
 from tests.projections.logs import kept as in_memory
@@ -317,6 +318,25 @@ def test_a_snapshot_of_a_newer_event_version_is_passed_over() -> None:
     with kept() as one:
         one.commit(story(60))
         end = one.log.next_offset
-        about = about_at(one.log, end)
-        put_snapshot(one.log, About(about.cluster_id, end, EVENT_VERSION + 1, about.last_event), [(b"t", b"?")])
+        about = snapshot_info(one.log, end)
+        store_snapshot(
+            one.log, SnapshotInfo(about.cluster_id, end, EVENT_VERSION + 1, about.last_event), [(b"t", b"?")]
+        )
         assert one.query.topics_at(end, "", 100) == query_of(story(60)).topics_at(end, "", 100)
+
+
+def test_many_topics_are_not_counted_and_none_is_folded_to_find_that() -> None:
+    with kept(10) as one:
+        for commit in commits_of(story(60)):
+            one.commit(commit)
+            one.work()
+        query, end = Questions([one.query]), one.log.durable_offset
+        counted = counted_at(query, (end,))
+        assert counted is not None
+        there = len(one.query.topics_at(end, "", 1000).rows)
+        assert counted.topics == there > 2
+        with (
+            patch.object(topic_lists, "TOPICS_MAX", 1),
+            patch.object(Query, "topics_at", side_effect=AssertionError("they were looked at")),
+        ):
+            assert counted_at(query, (end,)) is None

@@ -6,15 +6,20 @@ import random
 
 import pytest
 
+from controller.machine.access.acls import Acls
 from controller.machine.apply import apply
-from controller.machine.state import Broker, Cluster, State, Topic, Waiter
+from controller.machine.state import Broker, Cluster, PendingCreate, State, Topic
+from events.access import QuotaEntity
 from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
+from projections.store.access_state import ACL, QUOTA, put_access
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
-from projections.store.topic_cache import TopicCache
+from projections.store.stored_topics import TopicCache
+from tests.machine.access.tables import acl
+from tests.projections.logs import kept, story
 
 NAMES = ("a", "b", "c.d", "c_d", "e")
 
@@ -34,7 +39,7 @@ def topic(name: str, partitions: int = 1, *, born: int = 0, ready: bool = True, 
         Offset(born),
         1_700_000_000_001 if ready else None,
         () if ready else (BrokerId(2),),
-        None if ready else Waiter(RequestId("r"), 1, 2),
+        None if ready else PendingCreate(RequestId("r"), 1, 2),
     )
 
 
@@ -281,3 +286,44 @@ def test_the_machine_decides_on_a_store_as_on_a_dict() -> None:
     found = TopicStore(bench.log).durable_named("a")
     assert found is not None
     assert found.created_offset == 0
+
+
+ENTRIES = [acl(f"u{number}/allow/read/topic/t{number % 7}") for number in range(50)]
+BOB: QuotaEntity = (("user", "bob"),)
+
+
+def changes(before: Cluster, after: Cluster) -> dict[bytes, bytes | None]:
+    puts: dict[bytes, bytes | None] = {}
+    put_access(puts, before, after)
+    return puts
+
+
+def test_a_change_writes_what_it_changes() -> None:
+    before = Cluster(acls=Acls().with_all(ENTRIES))
+    more = Cluster(acls=before.acls.with_all([acl("new/allow/read/topic/t1")]))
+    fewer = Cluster(acls=before.acls.without(ENTRIES[:2]))
+    assert [value for key, value in changes(before, more).items() if key.startswith(ACL)] == [b""]
+    assert list(changes(before, fewer).values()) == [None, None]
+    assert changes(before, before) == {}
+    limited = before.with_quotas(BOB, (("controller_mutation_rate", 2.5),))
+    assert [key[:1] for key in changes(before, limited)] == [QUOTA]
+    assert list(changes(limited, limited.with_quotas(BOB, ())).values()) == [None]
+
+
+STORY = """
+1
+acls bob/allow/read/topic/a… bob/deny/all/topic/*/10.0.0.7 eve/allow/create/cluster/kafka-cluster
+unacls topic/match/abc/bob/read
+quotas user:bob/controller_mutation_rate=2.5 client-id:<default>/request_percentage=7
+quotas user:bob/controller_mutation_rate=-
+create t 1x1
+"""
+
+
+def test_what_is_kept_is_there_after_a_start() -> None:
+    rig = story(STORY)
+    log, store = kept(rig.log)
+    for cluster in (store.durable_cluster, TopicStore(log).state().cluster):
+        assert set(cluster.acls) == set(rig.state.cluster.acls)
+        assert (cluster.acls.count, cluster.quotas) == (2, {(("client-id", None),): (("request_percentage", 7.0),)})
+        assert list(cluster.acls.over(2, "abc")) == list(rig.state.cluster.acls.over(2, "abc"))

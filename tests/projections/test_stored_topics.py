@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.after_events import with_partition
+from controller.machine.apply import with_partition
 from controller.machine.partitions.blocks import BLOCK
 from controller.machine.state import Topic
 from events.catalog import Partition
-from events.logs.log import Commit, Entry
 from events.names import BrokerId, ShardKey, shard_key
 from projections.store.store import TopicStore
-from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic, stored_values
+from projections.store.stored_topics import TOPIC, decode_topic, each_stored, stored_values
 from tests.projections.test_store import Bench, topic
 
 ONE = Partition((BrokerId(1), BrokerId(2)), (BrokerId(2),), BrokerId(2), 1, 1)
@@ -78,19 +77,6 @@ def test_a_topic_grows_over_a_block() -> None:
     for size in (1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 5):
         bench.commit(topic("big", size))
         assert stored(bench) == [topic("big", size)]
-
-
-def test_what_an_earlier_release_wrote_in_one_piece_is_read_and_written_anew() -> None:
-    bench = Bench()
-    big = topic("big", 4 * BLOCK + 3)
-    bench.log.write(Commit((Entry(b"event"),), {TOPIC + b"big": encode_topic(big)}))
-    bench.log.flush()
-    bench.store = TopicStore(bench.log)
-    bench.state = bench.store.state()
-    assert bench.store.get(ShardKey("big")) == big
-    bench.commit(moved(big, 1))
-    assert stored(bench) == [moved(big, 1)]
-    assert len(list(bench.log.scan(TOPIC))) == 5
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK])

@@ -19,13 +19,13 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName
-from projections.rows.topics import (
+from projections.views.topics import (
     NO_PAST,
     CannotFold,
     TopicPast,
     fold_topic,
+    health,
     offline_replicas,
-    standing,
 )
 from tests.machine.tables import command, given
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -35,9 +35,9 @@ TABLE = """
 1 2 3          | create t 1x3 id=q                             | pending 3:3.1.2/3.1.2 by=q
 1 2 3          | create t 1x3 id=q; confirm 1 2 3              | ready 3:3.1.2/3.1.2 by=q
 1 2 3 fewer    | create t 1x4; confirm 1 2 3                   | under-replicated 3:3.1.2/3.1.2.-1 by=q holes=1
-1 2 3          | has:t; fence 3; review t                      | offline -1:3/3 by=w-t policy=allowed
-1 2 3          | has:t:1x3; fence 3; review t                  | under-replicated 1:1.2/3.1.2 by=w-t policy=allowed
-1 2 3          | has:t:1x3; fence 3; review t; unfence 3; sync t | ready 1:3.1.2/3.1.2 by=w-t policy=allowed
+1 2 3          | has:t; fence 3; reconcile t                      | offline -1:3/3 by=w-t policy=allowed
+1 2 3          | has:t:1x3; fence 3; reconcile t                  | under-replicated 1:1.2/3.1.2 by=w-t policy=allowed
+1 2 3          | has:t:1x3; fence 3; reconcile t; unfence 3; sync t | ready 1:3.1.2/3.1.2 by=w-t policy=allowed
 1 2 3          | has:t; partitions t to=2                      | ready 3:3/3 1:1/1 by=w-t policy=allowed
 1 2 3          | has:t; alter t set:retention.ms=5             | ready 3:3/3 by=w-t retention.ms=5 policy=allowed
 1 2 3          | create t on=0:2.1 id=mine; confirm 1 2 3      | ready 2:2.1/2.1 by=mine
@@ -48,7 +48,7 @@ TABLE = """
 1 2 3          | has:t; delete t; create t 1x2 id=second       | pending 3:3.1/3.1 by=second
 1 2 3          | create t 0x1                                  | nothing
 1 2 3          | create t_x 1x1                                | nothing
-1 2 3 fewer    | create t 1x4; register 4; unfence 4; review t | pending 3:3.1.2/3.1.2.4 by=q
+1 2 3 fewer    | create t 1x4; register 4; unfence 4; reconcile t | pending 3:3.1.2/3.1.2.4 by=q
 """
 
 
@@ -56,7 +56,7 @@ def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
     row = past.row
     if row is None:
         return "nothing" if past.deletion is None else f"deleted by {past.deletion.principal}"
-    stands = standing(row, live)
+    stands = health(row, live)
     words: list[str] = [stands.status]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]
     assert row.created_by is not None, "the request stands before the creation"

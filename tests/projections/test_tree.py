@@ -19,7 +19,7 @@ from events.names import BrokerId, RequestId
 from projections.store import tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.store.tree import HEAD, SLICE, TreeBehind, TreeReader, build_some, head_of, kept_head
+from projections.store.tree import HEAD, SLICE, TreeBehind, TreeReader, build_some, head_of, stored_head
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -42,7 +42,7 @@ def cause() -> Cause:
 
 
 def without_tree(log: EventLog, count: int) -> None:
-    """What a release before this one wrote."""
+    """Write events without a tree."""
     start = log.next_offset
     for first in range(start, start + count, 1000):
         numbers = range(first, min(first + 1000, start + count))
@@ -72,8 +72,8 @@ def test_each_commit_extends_the_tree(log: EventLog) -> None:
     for count in counts:
         recorded(log, [count])
         sizes.append(sizes[-1] + count)
-        assert kept_head(log) == head_of(log) == (sizes[-1], root_by_hand(log, sizes[-1]))
-    assert kept_head(log)[0] == sum(counts)
+        assert stored_head(log) == head_of(log) == (sizes[-1], root_by_hand(log, sizes[-1]))
+    assert stored_head(log)[0] == sum(counts)
 
 
 def test_one_recorder_and_one_for_each_commit_make_the_same_tree() -> None:
@@ -129,34 +129,34 @@ def test_a_proof_reads_little_however_long_the_log_is() -> None:
 @pytest.mark.parametrize("before", [1, 255, 256, tree.BEHIND_MAX])
 def test_the_first_commit_begins_the_tree_over_all_that_is_there(log: EventLog, before: int) -> None:
     without_tree(log, before)
-    assert kept_head(log) == (0, EMPTY_ROOT)
+    assert stored_head(log) == (0, EMPTY_ROOT)
     assert head_of(log) == (before, root_by_hand(log, before)), "readers hash what little is lacking"
     recorded(log, [3])
-    assert kept_head(log) == (before + 3, root_by_hand(log, before + 3))
+    assert stored_head(log) == (before + 3, root_by_hand(log, before + 3))
 
 
 def test_a_long_log_without_a_tree_gets_it_in_slices_while_commits_go_on(log: EventLog) -> None:
     without_tree(log, 5000)
     recorder = recorded(log, [1])
-    with pytest.raises(TreeBehind, match="over 0 of 5001 events; try again later"):
+    with pytest.raises(TreeBehind, match="covers 0 of 5001 events; try again later"):
         head_of(log)
     slices = 0
     while build_some(log):
         slices += 1
-        assert kept_head(log)[0] == slices * SLICE
+        assert stored_head(log)[0] == slices * SLICE
         recorder.record(5, cause(), [event(1)])
         recorder.commit()
         log.flush()
     assert slices == 6
-    assert kept_head(log) == head_of(log) == (5007, root_by_hand(log, 5007))
+    assert stored_head(log) == head_of(log) == (5007, root_by_hand(log, 5007))
     assert not build_some(log)
 
 
-def test_events_of_an_older_release_in_between_are_taken_up(log: EventLog) -> None:
+def test_events_without_a_tree_in_between_are_added(log: EventLog) -> None:
     recorded(log, [300])
     without_tree(log, 300)
     recorded(log, [5])
-    assert kept_head(log) == (605, root_by_hand(log, 605))
+    assert stored_head(log) == (605, root_by_hand(log, 605))
 
 
 def test_a_command_that_fails_alone_leaves_the_tree_as_it_was(log: EventLog) -> None:
@@ -167,7 +167,7 @@ def test_a_command_that_fails_alone_leaves_the_tree_as_it_was(log: EventLog) -> 
     recorder.record(5, cause(), [event(3)])
     recorder.commit()
     log.flush()
-    assert kept_head(log) == (6, root_by_hand(log, 6))
+    assert stored_head(log) == (6, root_by_hand(log, 6))
 
 
 def test_a_lost_commit_takes_its_part_of_the_tree_with_it() -> None:
@@ -175,18 +175,18 @@ def test_a_lost_commit_takes_its_part_of_the_tree_with_it() -> None:
     recorder = recorded(log, [255])
     recorder.record(5, cause(), [event(1)] * 5)
     recorder.commit()
-    assert kept_head(log)[0] == 260
+    assert stored_head(log)[0] == 260
     log.drop_unflushed()
-    assert kept_head(log) == head_of(log) == (255, root_by_hand(log, 255))
+    assert stored_head(log) == head_of(log) == (255, root_by_hand(log, 255))
     recorded(log, [9])
-    assert kept_head(log) == (264, root_by_hand(log, 264))
+    assert stored_head(log) == (264, root_by_hand(log, 264))
 
 
 def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
     log._events[299] = encode_event(6, cause(), event(0))
-    with pytest.raises(LogCorrupted, match="its first 300 events are not those that its tree was made over"):
+    with pytest.raises(LogCorrupted, match="its first 300 events are not those of its tree"):
         recorded(log, [])
 
 
@@ -195,8 +195,8 @@ def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
     log.note({HEAD: head})
-    with pytest.raises(LogCorrupted, match=r"there are 300|the head of its tree has"):
-        kept_head(log)
+    with pytest.raises(LogCorrupted, match=r"instead of 300|the head of its tree has"):
+        stored_head(log)
 
 
 def test_readers_may_see_the_tree_of_a_commit_before_they_see_that_the_log_goes_on() -> None:
@@ -205,7 +205,7 @@ def test_readers_may_see_the_tree_of_a_commit_before_they_see_that_the_log_goes_
     root = TreeReader(log).root(512)
     log._next_offset = log._durable_offset = 599  # as another thread sees it while the commit is written
     assert TreeReader(log).root(512) == root
-    assert tree.stretch_root(log, 256, 512) == tree.kept_subtree(log, 8, 1)
+    assert tree.range_root(log, 256, 512) == tree.stored_subtree(log, 8, 1)
 
 
 def test_a_subtree_that_is_lacking_is_an_error() -> None:

@@ -10,18 +10,18 @@ from unittest.mock import patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine import stamps
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
 from controller.policy import RequestMetadata
 from events import catalog
-from events.access import Acl, AsksRefused
+from events.access import Acl, RequestsRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
-from events.logs.heads import Head, HeadSigner
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
 from projections.store.tree import head_of
 
@@ -78,11 +78,11 @@ class Day:
 
     def __init__(self, log: RocksDbLog) -> None:
         self.log = log
-        self.fleet = SimulatedFleet(3)
+        self.brokers = SimulatedBrokers(3)
         self._now_ms = BORN_MS
         self.controller = Controller(
             log,
-            self.fleet,
+            self.brokers,
             boot_id="day",
             clock_ms=self._clock_ms,
             flush=lambda: asyncio.to_thread(log.flush),
@@ -148,9 +148,9 @@ class Day:
     def _common(self, **fields: Any) -> dict[str, Any]:
         return {"at_ms": self.controller.now_ms(), "principal": "User:ann", "client_id": "terraform", **fields}
 
-    def observe(self, kind: Any, **fields: Any) -> None:
+    def submit_internal(self, kind: Any, **fields: Any) -> None:
         """Something that nobody waits for."""
-        self.controller.observe(
+        self.controller.submit_internal(
             kind(request_id=self.controller.new_request_id("seen"), at_ms=self.controller.now_ms(), **fields)
         )
 
@@ -169,18 +169,18 @@ async def live_a_day(day: Day) -> None:
     await day.create("team.auto", num_partitions=1, replication_factor=1, api="Metadata", timeout_ms=1)
     await day.change(commands.CreatePartitions, "pay.orders", count=5)
     await day.change(commands.CreatePartitions, "pay.orders", count=2)
-    day.fleet.stop_broker(3)
+    day.brokers.stop_broker(3)
     await day.live(1, 2)
     await day.create("late.one", num_partitions=2, principal="User:bob")
     await day.change(commands.AlterTopicConfigs, "late.one", ops=(catalog.ConfigOp("retention.ms", 0, "5000"),))
-    day.fleet.start_broker(3)
+    day.brokers.start_broker(3)
     await day.live(1, 2, 3)
     await day.change(commands.DeleteTopic, "pay.refunds")
     await day.change(commands.DeleteTopic, "pay.nothing")
     await day.create("pay_refunds.2", num_partitions=1)
-    day.fleet.set_delay(2, 40)
+    day.brokers.set_delay(2, 40)
     await day.create("slow.one", num_partitions=1, timeout_ms=10)
-    day.fleet.set_delay(2, 0)
+    day.brokers.set_delay(2, 0)
     await day.complete("slow.one")
     await _changes_of_access(day)
     await _changes_of_brokers(day)
@@ -198,13 +198,13 @@ async def _changes_of_access(day: Day) -> None:
     upsert = access.ScramUpsert("bob", 2, 4096, bytes(16), bytes(range(64)), bytes(range(64)))
     await day.submit_cluster(access.AlterUserScramCredentials, upserts=(upsert,))
     await day.submit_cluster(access.AlterUserScramCredentials, removals=(access.ScramRemoval("bob", 2),))
-    day.observe(access.DrawLoginSecret, secret=bytes(range(32)))
+    day.submit_internal(access.DrawLoginSecret, secret=bytes(range(32)))
     await day.settled()
-    day.observe(commands.RecordHead, **signed_head(day.log))
-    refused = AsksRefused(
+    day.submit_internal(commands.RecordHead, **signed_head(day.log))
+    refused = RequestsRefused(
         *("User:eve", None, "10.0.0.7", "Metadata", "Describe", "Topic:pay.orders", 29, "authorizer", 4711, BORN_MS)
     )
-    day.observe(access.RecordRefusals, refusals=(refused,))
+    day.submit_internal(access.RecordRefusals, refusals=(refused,))
     await day.settled()
 
 
@@ -217,13 +217,13 @@ def signed_head(log: EventLog) -> dict[str, Any]:
 
 
 async def _changes_of_brokers(day: Day) -> None:
-    day.fleet.add()
+    day.brokers.add()
     await day.live(1, 2, 3, 4)
-    day.fleet.stop_broker(4)
+    day.brokers.stop_broker(4)
     await day.live(1, 2, 3)
-    day.observe(commands.UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
+    day.submit_internal(commands.UnregisterBroker, broker_id=BrokerId(4), reason="scrapped")
     pairs = tuple(sorted({**SETTINGS, "num.partitions": "4"}.items()))
-    day.observe(commands.ChangeSettings, settings=pairs, release="1.0")
+    day.submit_internal(commands.ChangeSettings, settings=pairs, release="1.0")
     await day.settled()
 
 

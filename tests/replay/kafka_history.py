@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
-from events.logs.kafka_partitions import partition_of
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record, partition_of
 from events.names import shard_key
 from tests.machine.audit.planted import renumbered
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from controller.cli.main import main
 from events.logs.archive.manifest import manifests_of
-from events.logs.archive.stretch import StretchFile
+from events.logs.archive.segment import SegmentFile
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.ranges import Range
 from projections.replay.spark.columns import COLUMNS, arrow_schema
@@ -74,7 +74,7 @@ def test_a_column_that_came_later_has_nothing_in_it(cut: Path, day: Path) -> Non
     older = pq.read_table(pa.BufferReader(content)).drop_columns(["host"])
     sink = pa.BufferOutputStream()
     pq.write_table(older, sink)
-    (batch,) = StretchFile(manifest, sink.getvalue().to_pybytes()).batches(0, 5, arrow_schema(("offset", "host")))
+    (batch,) = SegmentFile(manifest, sink.getvalue().to_pybytes()).batches(0, 5, arrow_schema(("offset", "host")))
     assert batch.to_pydict() == {"offset": [0, 1, 2, 3, 4], "host": [None] * 5}
 
 

@@ -108,7 +108,7 @@ MISUSE = {
     ("rebuild", "--local", "--master", "local"): "--local goes without --master",
     ("rebuild", "--local", "--conf", "a=b"): "--local goes without --conf",
     ("rebuild", "--local", "--output", "rows"): "rebuild --output needs Spark: it goes without --local",
-    ("report", "--local"): "there is no flag --local",
+    ("report", "--local"): "unknown flag --local",
 }
 
 

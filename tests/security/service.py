@@ -90,7 +90,7 @@ class Secured:
 
     def creator_of(self, topic: str) -> str:
         """Whom the log names as having requested a topic."""
-        events = self.get(f"/topics/{topic}/events", self.bearer)["events"]
+        events = self.get(f"/v1/topics/{topic}/events", self.bearer)["events"]
         return next(str(each["fields"]["principal"]) for each in events if each["type"] == "CreateRequested")
 
 

@@ -86,7 +86,7 @@ def test_the_users_command_says_that_a_login_is_missing(service: Secured) -> Non
     bootstrap = service.addresses["SASL_PLAINTEXT"]
     ended = users("list", "--bootstrap", bootstrap)
     assert ended.returncode == 2
-    assert f"topicwright: {bootstrap} closes each connection: it may want a login or TLS" in ended.stderr
+    assert f"topicwright: {bootstrap} closes each connection: it may require a login or TLS" in ended.stderr
 
 
 def test_a_wrong_password_of_the_users_command_is_tried_once(service: Secured, tmp_path: Path) -> None:

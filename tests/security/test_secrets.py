@@ -53,7 +53,7 @@ def _try_everything(service: Secured) -> list[str]:
         shown.append(str(raised.value))
     for authorization in (_basic("carol", WRONG), _basic("erin", NEW), f"Bearer {WRONG_TOKEN}", f"Digest {WRONG}"):
         try:
-            shown.append(service.read("/topics", authorization).decode())
+            shown.append(service.read("/v1/topics", authorization).decode())
         except urllib.error.HTTPError as error:
             shown.append(error.read().decode())
     return shown
@@ -63,7 +63,8 @@ def _shown_while_it_runs(service: Secured) -> list[str]:
     config = service.folder / "http.properties"
     config.write_text(f"token={service.token}\nssl.truststore.location={service.authority.file}\n")
     where = ["--http", f"https://{service.http}", "--command-config", str(config)]
-    shown = [service.read(path, service.bearer).decode() for path in ("/events?limit=1000", "/metrics", "/brokers")]
+    paths = ("/v1/events?limit=1000", "/metrics", "/v1/brokers")
+    shown = [service.read(path, service.bearer).decode() for path in paths]
     return [*shown, _run("events", "--json", *where)]
 
 

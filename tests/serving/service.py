@@ -15,9 +15,7 @@ from typing import Any
 
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import create_topics as creates
-from controller.kafka.messages import delete_topics as deletes
-from controller.kafka.messages import metadata as metadatas
+from controller.kafka.messages import topics as topics_messages
 from controller.machine.state import DictTopics, State
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
@@ -67,8 +65,8 @@ class Serving:
     def topics(self) -> dict[str, bytes]:
         """Name and id of every topic, as Metadata shows them."""
         with Talk(self.kafka) as talk:
-            answer = talk.call(METADATA, 12, metadatas.MetadataRequest(topics=None))
-        assert isinstance(answer, metadatas.MetadataResponse)
+            answer = talk.call(METADATA, 12, topics_messages.MetadataRequest(topics=None))
+        assert isinstance(answer, topics_messages.MetadataResponse)
         return {topic.name: topic.topic_id for topic in answer.topics if topic.name is not None}
 
 
@@ -113,15 +111,15 @@ class Talk(Wire):
         return self.read_response(api, version)[1]
 
 
-def create(*names: str, timeout_ms: int = 30_000) -> creates.CreateTopicsRequest:
+def create(*names: str, timeout_ms: int = 30_000) -> topics_messages.CreateTopicsRequest:
     """Topics of three partitions on two brokers."""
-    topics = tuple(creates.CreatableTopic(name=name, num_partitions=3, replication_factor=2) for name in names)
-    return creates.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+    topics = tuple(topics_messages.CreatableTopic(name=name, num_partitions=3, replication_factor=2) for name in names)
+    return topics_messages.CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
 def codes(answer: Message) -> list[int]:
     """The codes of an answer to CreateTopics."""
-    assert isinstance(answer, creates.CreateTopicsResponse)
+    assert isinstance(answer, topics_messages.CreateTopicsResponse)
     return [topic.error_code for topic in answer.topics]
 
 
@@ -164,8 +162,10 @@ class Load(threading.Thread):
             self.maybe.add(known)
             del self.there[known]
             self._sent[number] = (DELETE, known)
-            state = deletes.DeleteTopicState(name=known)
-            self._talk.send_request(DELETE, 6, number, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000))
+            state = topics_messages.DeleteTopicState(name=known)
+            self._talk.send_request(
+                DELETE, 6, number, topics_messages.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
+            )
         else:
             name = f"{self.name}-{number}"
             self._sent[number] = (CREATE, name)
@@ -176,12 +176,12 @@ class Load(threading.Thread):
         number = int.from_bytes(frame[:4], "big")
         api, name = self._sent.pop(number)
         answer = decode_response(api, 7 if api == CREATE else 6, frame)[1]
-        if isinstance(answer, creates.CreateTopicsResponse):
+        if isinstance(answer, topics_messages.CreateTopicsResponse):
             [topic] = answer.topics
             self.answers[topic.error_code] += 1
             if topic.error_code == 0:
                 self.there[name] = topic.topic_id
-        elif isinstance(answer, deletes.DeleteTopicsResponse) and answer.responses[0].error_code == 0:
+        elif isinstance(answer, topics_messages.DeleteTopicsResponse) and answer.responses[0].error_code == 0:
             self.maybe.discard(name)
 
     def done(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from controller.cli.main import main
 from controller.serving import log_lines
 from events.logs.archive.manifest import manifests_of, read_chain
-from events.logs.archive.place import Folder
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.recovering import archived
 from tests.projections.archive.archives import open_any
@@ -37,7 +37,7 @@ def figure(server: Serving, name: str) -> int:
 
 
 def check_archive(data: Path) -> RocksDbLog:
-    """Every stretch is there once, none is missing, and all events are what the log's tree was made over; the log."""
+    """Every segment is there once, none is missing, and all events are what the log's tree was made over; the log."""
     log = open_any(data)
     manifests = list(manifests_of(log))
     assert [one.start for one in manifests] == [256 * number for number in range(len(manifests))]
@@ -55,7 +55,7 @@ def _archived(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
 
 def _first_request(server: Serving) -> str:
     """The first create of a client."""
-    events = server.get("/events?limit=1000")[1]["events"]
+    events = server.get("/v1/events?limit=1000")[1]["events"]
     return next(str(one["cause"]["request_id"]) for one in events if one["type"] == "CreateRequested")
 
 
@@ -77,13 +77,13 @@ def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path:
         with serving(tmp_path, settings=settings) as server:
             wait_until(lambda: figure(server, "log_start_offset") > 512)
             check_there(server.topics(), loads)
-            status, page = server.get("/requests?limit=1000")
+            status, page = server.get("/v1/requests?limit=1000")
             assert status == 200
             while page["next_cursor"]:
-                status, page = server.get(f"/requests?limit=1000&cursor={page['next_cursor']}")
+                status, page = server.get(f"/v1/requests?limit=1000&cursor={page['next_cursor']}")
                 assert status == 200
             assert page["requests"][-1]["request_id"] == _first_request(server), "back to the first of all"
-            status, page = server.get("/events?limit=1000")
+            status, page = server.get("/v1/events?limit=1000")
             assert status == 200
             assert [one["offset"] for one in page["events"]] == list(range(1000)), "those of the archive first"
     except BaseException as error:
@@ -122,7 +122,7 @@ def test_a_store_that_goes_away_and_comes_back(
         with store.running():
             wait_until(lambda: figure(server, "log_start_offset") >= 1024)
             assert figure(server, "log_archive_paused") == 0
-            status, page = server.get("/events?limit=300")
+            status, page = server.get("/v1/events?limit=300")
             assert main(["events", "--http", server.http, "--from", "520", "--until", "600"]) == 0
             assert "read from the archive of the log: 1 files" in capsys.readouterr().err
             assert [one["offset"] for one in page["events"]] == list(range(300))
@@ -130,8 +130,8 @@ def test_a_store_that_goes_away_and_comes_back(
             again = tmp_path / "again"
             assert main(["recover", store.url("backup"), "--data", str(again)]) == 0
             assert main(["verify", store.url("backup")]) == 0
-        assert server.get("/topics?limit=10")[0] == 200, "what is now needs no archive"
-        status, refused = server.get("/events?from=800&limit=5")
+        assert server.get("/v1/topics?limit=10")[0] == 200, "what is now needs no archive"
+        status, refused = server.get("/v1/events?from=800&limit=5")
         assert (status, refused["error"]) == (503, "KAFKA_STORAGE_ERROR")
         assert "s3://history/cluster/one" in refused["message"]
     with closing(check_archive(server.data)) as log, closing(open_any(again)) as other:

@@ -76,7 +76,7 @@ def test_a_broker_shows_topics_and_sends_creates_away(server: Topicwright) -> No
 
 def test_a_broker_does_not_know_what_it_has_not_applied(server: Topicwright) -> None:
     brokers = brokers_of(server)
-    put(server, "PUT", "/simulated/brokers/3/delay", {"delay_ms": 2000})
+    put(server, "PUT", "/v1/simulated/brokers/3/delay", {"delay_ms": 2000})
     assert create(server.kafka, "slow", timeout_ms=200) == 7, "REQUEST_TIMED_OUT: broker 3 does not know it yet"
     assert known(brokers[1], "slow")
     assert not known(brokers[3], "slow")
@@ -86,19 +86,19 @@ def test_a_broker_does_not_know_what_it_has_not_applied(server: Topicwright) -> 
 def test_a_stopped_broker_refuses_connections_and_comes_back_at_its_port(server: Topicwright) -> None:
     brokers = brokers_of(server)
     with Wire(brokers[2]) as wire:
-        put(server, "POST", "/simulated/brokers/2/stop")
+        put(server, "POST", "/v1/simulated/brokers/2/stop")
         assert reached(lambda: refused(brokers[2]))
         with pytest.raises(ConnectionError):
             wire.call("Metadata", 12, topics=[])
     assert create(server.kafka, "meanwhile", timeout_ms=1000) == 38, "a factor of 3 needs three live brokers"
-    put(server, "POST", "/simulated/brokers/2/start")
+    put(server, "POST", "/v1/simulated/brokers/2/start")
     assert reached(lambda: not refused(brokers[2]))
     assert reached(lambda: create(server.kafka, "later") == 0)
     assert known(brokers[2], "later")
 
 
 def test_a_broker_that_joins_has_a_port_too(server: Topicwright) -> None:
-    put(server, "POST", "/simulated/brokers", {})
+    put(server, "POST", "/v1/simulated/brokers", {})
     assert reached(lambda: 4 in brokers_of(server))
     assert create(server.kafka, "for.four") == 0
     assert reached(lambda: known(brokers_of(server)[4], "for.four"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from controller.access.users import Users
-from controller.kafka.server.connection_counts import UNLIMITED, ConnectionCounts
+from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.state import Cluster
-from controller.serving.cluster_ports import FILE, ClusterPorts
+from controller.serving.broker_listeners import FILE, BrokerListeners
 from controller.serving.listeners import Listening, plan
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint
@@ -41,12 +41,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIterator[tuple[ClusterPorts, Endpoint]]:
+async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIterator[tuple[BrokerListeners, Endpoint]]:
     settings = load_settings(overrides=[f"cluster.broker.ports={ports}"])
     listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
     users = Users(lambda: gateway.cluster, None)
     listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
-    made = ClusterPorts(folder, settings.cluster_broker_ports, listening)
+    made = BrokerListeners(folder, settings.cluster_broker_ports, listening)
     await listening.start()
     try:
         await made.start()
@@ -102,7 +102,7 @@ async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp
     listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
     users = Users(lambda: gateway.cluster, None)
     listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
-    made = ClusterPorts(tmp_path, settings.cluster_broker_ports, listening)
+    made = BrokerListeners(tmp_path, settings.cluster_broker_ports, listening)
     await made.start()
     with socket.create_connection(("127.0.0.1", port or 0)):
         await made.stop(0)

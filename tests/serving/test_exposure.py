@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.exposure import is_open, reach_of, refuse_open_http, warnings
+from controller.serving.client_listeners import is_open, reach_of, refuse_open_http, warnings
 from controller.serving.listeners import plan
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint
@@ -32,15 +32,15 @@ def test_all_else_is_open_to_others(host: str) -> None:
 # settings, where Kafka's and HTTP's side listen | the warnings, or the error
 STARTS = """
 num.partitions=1 | 127.0.0.1 127.0.0.1 | ok
-num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, beyond this machine, and nobody has to log in
-num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT: whoever reaches 0.0.0.0:9092 may do everything
+num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, open to other machines without authentication
+num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT has no authentication: whoever reaches 0.0.0.0:9092
 authorizer.class.name=StandardAuthorizer | 0.0.0.0 127.0.0.1 | whoever reaches 0.0.0.0:9092 is User:ANONYMOUS
-http.authentication=none | 127.0.0.1 0.0.0.0 | to HTTP: whoever reaches 0.0.0.0:8080 may do everything
-http.authentication=required users.file=USERS | 127.0.0.1 0.0.0.0 | passwords and tokens in clear at 0.0.0.0:8080
+http.authentication=none | 127.0.0.1 0.0.0.0 | HTTP has no authentication: whoever reaches 0.0.0.0:8080
+http.authentication=required users.file=USERS | 127.0.0.1 0.0.0.0 | unencrypted passwords and tokens at 0.0.0.0:8080
 http.authentication=required users.file=USERS | 127.0.0.1 127.0.0.1 | ok
 users.file=USERS http.security.protocol=SSL ssl.keystore.location=KEYSTORE | 127.0.0.1 0.0.0.0 | ok
 listeners=SASL_PLAINTEXT://0.0.0.0:9092 | - 127.0.0.1 | ok
-listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | listener SSL: whoever reaches 0.0.0.0:9092
+listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | listener SSL has no authentication
 """
 
 
@@ -73,7 +73,7 @@ def _serve(folder: Path, *more: str) -> list[str | Path]:
 def test_http_is_not_opened_to_others_by_accident(tmp_path: Path) -> None:
     done = subprocess.run(_serve(tmp_path), capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "HTTP would listen on 0.0.0.0, beyond this machine, and nobody has to log in" in done.stderr
+    assert "HTTP would listen on 0.0.0.0, open to other machines without authentication" in done.stderr
     assert not (tmp_path / "data").exists(), "nothing was begun"
 
 
@@ -81,9 +81,9 @@ def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None
     with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
         process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
         process.wait_for_line(
-            r"^warning: nobody logs in to listener PLAINTEXT: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=60
+            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=60
         )
         process.wait_for_line(
-            r"^warning: nobody logs in to HTTP: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=60
+            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=60
         )
         assert process.stop(within_s=120) == 0

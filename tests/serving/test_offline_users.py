@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, encode_batch
-from controller.brokers.kraft.log.carried import carried, carrying
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramCredentialRecord
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -60,7 +59,7 @@ def test_the_only_voter_commits_what_is_changed(data: Path) -> None:
         assert ("zoe", "SCRAM-SHA-256", 4096) in mechanisms(users._recorder.state.cluster)
     batches, after, applied = kept(data)
     (batch,) = batches[len(before) :]
-    ours = carried(batch.records[0][1])
+    ours = embedded_events(batch.records[0][1])
     assert ours is not None
     assert (ours.first, list(ours.values)) == (len(events), after[len(events) :])
     (record,) = (decode_record(value) for _, value in batch.records[1:])
@@ -83,7 +82,7 @@ def _three(data: Path) -> None:
 
 
 def _killed(data: Path) -> None:
-    append(data, [(None, carrying(99, [b"an event"]))])
+    append(data, [(None, embed_events(99, [b"an event"]))])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def _killed(data: Path) -> None:
             "is of one voter among others",
         ),
         (_killed, ["node.id=3000"], "killed in the middle of a commit: start it once"),
-        (lambda data: None, ["node.id=7"], "is of node 3000, not of 7"),
+        (lambda data: None, ["node.id=7"], "belongs to node 3000, not to 7"),
     ],
     ids=["three in the log", "three in the settings", "killed", "another node"],
 )

@@ -9,23 +9,23 @@ from tests.serving.service import CREATE, Talk, check_log, codes, create, servin
 
 POLICY = '''
 """A policy that plants bugs when it is configured."""
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine import decider
 
 
 class Planting:
     def configure(self, settings):
-        decide, learn = decider.decide, SimulatedFleet.learn
+        decide, on_events = decider.decide, SimulatedBrokers.on_events
 
         def broken(state, command):
             assert getattr(command, "topic", "") != "poison", "a planted bug"
             return decide(state, command)
 
-        def deaf(fleet, records):
-            assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the fleet"
-            learn(fleet, records)
+        def deaf(brokers, records):
+            assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the brokers"
+            on_events(brokers, records)
 
-        decider.decide, SimulatedFleet.learn = broken, deaf
+        decider.decide, SimulatedBrokers.on_events = broken, deaf
 
     def validate(self, request):
         pass
@@ -42,14 +42,14 @@ def test_a_bug_on_a_request_fails_it_and_one_elsewhere_ends_the_process(tmp_path
             assert codes(talk.call(CREATE, 7, create("next"))) == [0], "it is served on the same connection"
             wait_until(lambda: '"event":"command failed"' in server.process.output)
             assert "a planted bug" in server.process.output
-            assert server.post("/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
+            assert server.post("/v1/simulated/brokers/1/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
             waiting.send_request(CREATE, 7, 1, create("waits"))
-            wait_until(lambda: server.get("/topics/waits")[0] == 200)
+            wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
             talk.send_request(CREATE, 7, 2, create("last"))
             assert codes(waiting.read_response(CREATE, 7)[1]) == [-1], "nobody is left waiting"
         assert server.process.wait(120) == FAILED
         assert "controller failed" in server.process.output
-        assert "a bug in the fleet" in server.process.output
+        assert "a bug in the brokers" in server.process.output
     with serving(tmp_path) as server:
         assert {"good", "next", "waits", "last"} == server.topics().keys()
         assert server.process.stop() == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.clients_entry import Address
+from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
@@ -104,7 +104,7 @@ def test_a_port_in_use(tmp_path: Path, door: str) -> None:
         port = taken.getsockname()[1]
         line = refused(tmp_path, f"--{door}", f"127.0.0.1:{port}")
         assert str(port) in line
-        assert re.search("another process listens there", line)
+        assert re.search("the address is in use", line)
     with serving(tmp_path) as server:
         assert server.process.stop() == 0, "and the folder is as good as before"
 

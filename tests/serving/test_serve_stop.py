@@ -35,16 +35,16 @@ def test_it_ends_well_under_load(tmp_path: Path, number: signal.Signals) -> None
 
 def test_creates_that_wait_are_cut_off_and_end_at_the_next_start(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        assert server.post("/simulated/brokers/3/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
+        assert server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
         talk = Talk(server.kafka)
         talk.send_request(CREATE, 7, 1, create("waits", timeout_ms=60_000))
-        wait_until(lambda: server.get("/topics/waits")[0] == 200)
+        wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
         assert server.process.stop(within_s=120) == 0
         with pytest.raises(ConnectionClosed):
             talk.read_response(CREATE, 7)
         talk.close()
     with serving(tmp_path) as server:
-        wait_until(lambda: bool(server.get("/topics/waits")[1]["ready_at"]))
+        wait_until(lambda: bool(server.get("/v1/topics/waits")[1]["ready_at"]))
         assert server.process.stop() == 0
     answers = [r.event.error_code for r in check_log(tmp_path / "data") if isinstance(r.event, CreateAnswered)]
     assert answers == [0], "complete at once at the next start, and answered once"
@@ -92,6 +92,6 @@ async def test_a_voter_that_leads_before_its_start_is_finished_hands_over(leads:
     member = Mock(leads=leads, hand_over=AsyncMock(), stop=AsyncMock())
     service = object.__new__(Service)
     service._started = service._is_open = False
-    service._member, service._entrance, service._snapshotter = member, Mock(), Mock()
+    service._member, service._clients, service._snapshotter = member, Mock(), Mock()
     await service.stop()
     assert [name for name, *_ in member.mock_calls] == done

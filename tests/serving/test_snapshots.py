@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from controller.cli.sources.folder import FolderSource
+from controller.cli.folder import FolderBackend
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
+from projections.views.json_types import TopicsView
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
 
 SETTINGS = {"log.snapshot.interval.events": "200"}
@@ -31,13 +32,13 @@ def test_snapshots_are_taken_under_load_and_the_past_begins_there(tmp_path: Path
         load.done()
         wait_until(lambda: newest(server) > 1000)
         at = newest(server) + 7
-        status, page = server.get(f"/topics?at={at}&limit=1000")
+        status, page = server.get(f"/v1/topics?at={at}&limit=1000")
         assert status == 200
-        brokers = server.get(f"/brokers?at={at}")[1]
+        brokers = server.get(f"/v1/brokers?at={at}")[1]
     records = check_log(server.data)
     (tmp_path / "data" / FOLDER).rename(tmp_path / "taken away")
-    with FolderSource(server.data) as source:
-        again = source.topics(None, 1000, str(at))
+    with FolderBackend(server.data) as backend:
+        again = backend.get(TopicsView, "/topics", limit=1000, at=at)
         assert [one.name for one in again.topics] == [one["name"] for one in page["topics"]]
         assert [one.status for one in again.topics] == [one["status"] for one in page["topics"]]
     assert brokers["as_of"]["offset"] == at

@@ -65,7 +65,7 @@ def _written(text: str) -> str:
 
 
 @given(st.lists(st.tuples(st.text(max_size=10), st.text(max_size=10)), max_size=5))
-def test_what_is_written_is_read(pairs: list[tuple[str, str]]) -> None:
+def test_stored_properties_are_read_back(pairs: list[tuple[str, str]]) -> None:
     text = "\n".join(f"{_written(key)}={_written(value)}" for key, value in pairs)
     read = [(each.key, each.value) for each in read_properties(text)]
     assert read == pairs, f"{text!r} was read as {read}"

@@ -15,8 +15,8 @@ from controller.machine.configs.views import ConfigSource, effective_configs
 from controller.machine.state import Settings, settings_from_pairs
 from controller.settings.load import ServeSettings, SettingsError, load_settings
 from controller.settings.page import settings_page
-from controller.settings.row import Setting
-from controller.settings.server_table import SETTINGS
+from controller.settings.security import Setting
+from controller.settings.server import SETTINGS
 from events.catalog import Endpoint
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -72,7 +72,7 @@ log.archive.ur             | unknown setting log.archive.ur (--set): did you mea
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
-def test_what_may_be_a_secret_is_not_shown(line: str) -> None:
+def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
     key, expected = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError) as raised:
         load_settings(overrides=[f"{key}=PLANTED-SECRET"])
@@ -96,7 +96,7 @@ def test_a_setting_can_be_said_for_one_listener() -> None:
     settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
-    with pytest.raises(SettingsError, match=r"for one listener there are listener\.name\.NAME\. and"):
+    with pytest.raises(SettingsError, match=r"listener\.name\.NAME\. may be followed by"):
         load_settings(overrides=["listener.name.in.num.partitions=5"])
 
 
@@ -126,7 +126,7 @@ advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:70000        | NAME://HOST:PORT
 advertised.listeners       | A://a:9092,A://b:9092      | NAME://HOST:PORT
-listeners                  | SSL://a:1,PLAINTEXT://a:1  | names and addresses that differ
+listeners                  | SSL://a:1,PLAINTEXT://a:1  | unique names and addresses
 listeners                  | SSL:a:1                    | NAME://HOST:PORT
 listener.security.protocol.map | IN:TLS                 | protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 ssl.keystore.type          | JKS                        | one of [PEM]
@@ -168,14 +168,14 @@ def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
 UNKNOWN = """
 num.partition    | did you mean num.partitions?
 log.retention.hour | did you mean log.retention.hours?
-retention.ms     | for all topics it is log.retention.ms
-max.message.bytes | for all topics it is message.max.bytes
+retention.ms     | the setting for all topics is log.retention.ms
+max.message.bytes | the setting for all topics is message.max.bytes
 ssl.truststore.certificates | the certificates are in the PEM file that ssl.truststore.location names
-log.dirs         | the data folder is said by --data DIR
-num.io.threads   | Kafka's brokers have it, and this controller does not
-topic.policy.mode | docs/settings.md has all that there are
-listener.name.x.listeners | for one listener there are listener.name.NAME. and connection
-zzzzzzzz         | docs/settings.md has all that there are
+log.dirs         | the data folder is set by --data DIR
+num.io.threads   | only Kafka's brokers have it
+topic.policy.mode | docs/settings.md lists all settings
+listener.name.x.listeners | listener.name.NAME. may be followed by connection
+zzzzzzzz         | docs/settings.md lists all settings
 """
 
 
@@ -187,7 +187,7 @@ def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> Non
     assert str(raised.value).startswith(f"unknown setting {key} (--set): {hint}")
 
 
-def test_a_file_without_end_is_not_read() -> None:
+def test_an_endless_settings_file_is_not_read() -> None:
     with pytest.raises(SettingsError, match="/dev/zero cannot be read: is larger than 1048576 bytes"):
         load_settings(Path("/dev/zero"))
 
@@ -198,10 +198,10 @@ def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
         load_settings(path, ["zz=1"])
     assert str(raised.value) == (
         f"unknown settings num.partitons ({path}, line 1): did you mean num.partitions?; "
-        f"replicas.min ({path}, line 3): docs/settings.md has all that there are; "
-        f"ssl.provider ({path}, line 4): Kafka's brokers have it, and this controller does not; "
-        "zz (--set): docs/settings.md has all that there are; "
-        "settings of a policy's own begin with policy. or topic.rules."
+        f"replicas.min ({path}, line 3): docs/settings.md lists all settings; "
+        f"ssl.provider ({path}, line 4): only Kafka's brokers have it; "
+        "zz (--set): docs/settings.md lists all settings; "
+        "settings of policies begin with policy. or topic.rules."
     )
 
 
@@ -234,12 +234,12 @@ log.retention.check.interval.ms=300000
 """What is set in the config/server.properties that comes with Kafka 4.3."""
 
 
-def test_the_file_that_comes_with_kafka_is_taken_over(tmp_path: Path) -> None:
+def test_the_server_properties_of_kafka_can_be_used(tmp_path: Path) -> None:
     settings = load_settings(_file(tmp_path, STOCK))
     assert (settings.node_id, settings.num_partitions, len(settings.listeners)) == (1, 1, 2)
     assert dict(settings.topic_defaults)["log.retention.hours"] == "168"
     assert "num.io.threads" in settings.ignored
-    assert "log.dirs (the data folder is said by --data DIR)" in settings.ignored
+    assert "log.dirs (the data folder is set by --data DIR)" in settings.ignored
     given = {line.partition("=")[0] for line in STOCK.split()}
     assert {one.split()[0] for one in settings.ignored} | settings.given == given
 
@@ -291,7 +291,7 @@ def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
     assert load_settings(overrides=lags[:1]).topic_defaults == (("log.cleaner.min.compaction.lag.ms", "10"),)
 
 
-def test_what_decisions_depend_on_is_sorted_complete_and_in_one_form() -> None:
+def test_decision_settings_are_sorted_complete_and_canonical() -> None:
     plain = load_settings().decision_settings()
     assert plain == (
         ("auto.create.topics.enable", "true"),
@@ -305,7 +305,7 @@ def test_what_decisions_depend_on_is_sorted_complete_and_in_one_form() -> None:
     assert load_settings(overrides=given).decision_settings() == tuple(sorted([*plain, ("min.insync.replicas", "2")]))
 
 
-def test_the_machine_reads_what_is_recorded() -> None:
+def test_the_machine_reads_recorded_settings() -> None:
     given = {
         "num.partitions": "4",
         "default.replication.factor": "3",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.engine.deadlines import Deadlines
-from controller.engine.reviews import Reviews
+from controller.engine.reconciler import Reconciler
 from controller.engine.stamps import Stamps
 from events.names import ShardKey
 from tests.simulation.faulty_log import FaultyLog
@@ -34,7 +34,7 @@ def _nothing(*_: object) -> None:
 
 BUGS: Final[Bugs] = {
     "clients are answered before the log is synced": [(FaultyLog, "flushed", _answered_before_the_sync)],
-    "who waits for a topic is forgotten at a restart": [(Deadlines, "begin", _forget_who_waits)],
-    "placeholders are not filled when a broker comes": [(Reviews, "learn", _nothing)],
-    "time goes back with the clock": [(Stamps, "now_ms", _as_the_clock_says)],
+    "pending creates are forgotten at a restart": [(Deadlines, "begin", _forget_who_waits)],
+    "placeholders are not filled when a broker joins": [(Reconciler, "on_events", _nothing)],
+    "the log's time goes back with the clock": [(Stamps, "now_ms", _as_the_clock_says)],
 }

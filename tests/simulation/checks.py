@@ -10,7 +10,7 @@ from events.names import Offset, ShardKey, shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.witness import Witness
@@ -94,7 +94,9 @@ def check_nobody_waits(world: World) -> None:
     assert controller.failure is None, f"the controller failed: {controller.failure!r}"
     assert controller.storage_error is None, "the log has recovered"
     assert len(controller.replies) == 0, f"{len(controller.replies)} requests were never answered"
-    waiters = [topic.name for topic in controller.store.durable_slice(None, 1 << 30) if topic.waiter is not None]
+    waiters = [
+        topic.name for topic in controller.store.durable_slice(None, 1 << 30) if topic.pending_create is not None
+    ]
     assert not waiters, f"the creates of {waiters} were never answered in the log"
     timers = virtual_loop().timers()
     assert not timers, f"timers are left: {timers[:5]}"
@@ -103,7 +105,7 @@ def check_nobody_waits(world: World) -> None:
 def check_replicas(world: World) -> None:
     """The brokers that run are live, and every replica that could be is in sync."""
     cluster = world.process.controller.store.durable_cluster
-    running = [broker.broker_id for broker in world.process.fleet.brokers.values() if broker.running]
+    running = [broker.broker_id for broker in world.process.brokers.by_id.values() if broker.running]
     assert cluster.live == tuple(sorted(running)), f"brokers {running} run, {cluster.live} are live"
     for topic in topics_of(fold(world.records(), State(DictTopics()))):
         for index, partition in enumerate(topic.partitions):

@@ -9,12 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from controller.kafka.codec.codec import decode_response, encode_response
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import create_partitions as partitions
-from controller.kafka.messages import create_topics as creates
-from controller.kafka.messages import delete_topics as deletes
-from controller.kafka.messages import incremental_alter_configs as configs
-from controller.kafka.messages import metadata as metadatas
+from controller.kafka.messages import ApiKey, Message, configs, topics
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import ConnectionLost
@@ -100,14 +95,14 @@ class Client:
 
     async def _create(self) -> None:
         rng = self._rng
-        request = creates.CreateTopicsRequest(
+        request = topics.CreateTopicsRequest(
             topics=tuple(self._topic() for _ in range(rng.choice((1, 1, 1, 2, 5)))),
             timeout_ms=rng.choice(TIMEOUTS_MS),
             validate_only=rng.random() < 0.1,
         )
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        answer: creates.CreateTopicsResponse = await self._call(ApiKey.CREATE_TOPICS, 7, request)
+        answer: topics.CreateTopicsResponse = await self._call(ApiKey.CREATE_TOPICS, 7, request)
         waited_s = loop.time() - begun - max(request.timeout_ms, 0) / 1000
         assert request.timeout_ms <= 0 or request.validate_only or waited_s < LATE_S, f"answered {waited_s} s late"
         names = dict.fromkeys(topic.name for topic in request.topics)
@@ -119,18 +114,18 @@ class Client:
             if topic.error_code == 0 and not request.validate_only:
                 self._witness.check_created(topic.name, topic.topic_id)
 
-    def _topic(self) -> creates.CreatableTopic:
+    def _topic(self) -> topics.CreatableTopic:
         rng = self._rng
         if rng.random() < 0.1:
             replicas = [tuple(rng.sample(range(1, 5), 2)) for _ in range(rng.randint(1, 3))]
             by_hand = tuple(
-                creates.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+                topics.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
                 for index, brokers in enumerate(replicas)
             )
-            return creates.CreatableTopic(
+            return topics.CreatableTopic(
                 name=self._name(), num_partitions=-1, replication_factor=-1, assignments=by_hand
             )
-        return creates.CreatableTopic(
+        return topics.CreatableTopic(
             name=self._name(),
             num_partitions=rng.choice((-1, 1, 2, 4)),
             replication_factor=rng.choice((-1, 1, 2, 3, 4)),
@@ -140,11 +135,11 @@ class Client:
         rng, name = self._rng, self._name()
         topic_id = self._witness.alive.get(name)
         if topic_id is not None and rng.random() < 0.5:
-            state = deletes.DeleteTopicState(topic_id=topic_id)
+            state = topics.DeleteTopicState(topic_id=topic_id)
         else:
-            state = deletes.DeleteTopicState(name=name)
-        answer: deletes.DeleteTopicsResponse = await self._call(
-            ApiKey.DELETE_TOPICS, 6, deletes.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
+            state = topics.DeleteTopicState(name=name)
+        answer: topics.DeleteTopicsResponse = await self._call(
+            ApiKey.DELETE_TOPICS, 6, topics.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
         )
         for result in answer.responses:
             self._answers["DeleteTopics", result.error_code] += 1
@@ -152,9 +147,9 @@ class Client:
                 self._witness.check_deleted(name, result.topic_id)
 
     async def _add_partitions(self) -> None:
-        topic = partitions.CreatePartitionsTopic(name=self._name(), count=self._rng.randint(2, 6))
-        request = partitions.CreatePartitionsRequest(topics=(topic,), validate_only=self._rng.random() < 0.2)
-        answer: partitions.CreatePartitionsResponse = await self._call(ApiKey.CREATE_PARTITIONS, 3, request)
+        topic = topics.CreatePartitionsTopic(name=self._name(), count=self._rng.randint(2, 6))
+        request = topics.CreatePartitionsRequest(topics=(topic,), validate_only=self._rng.random() < 0.2)
+        answer: topics.CreatePartitionsResponse = await self._call(ApiKey.CREATE_PARTITIONS, 3, request)
         for result in answer.results:
             self._answers["CreatePartitions", result.error_code] += 1
 
@@ -170,22 +165,20 @@ class Client:
         self._witness.look()
         before = dict(self._witness.alive)
         await asyncio.sleep(0.001)  # until the controller knows too
-        shown = await self._metadata(metadatas.MetadataRequest(topics=None))
+        shown = await self._metadata(topics.MetadataRequest(topics=None))
         self._witness.look()
         there = {name: topic_id for name, topic_id in before.items() if self._witness.alive.get(name) == topic_id}
         missing = sorted(there.keys() - shown.keys())
         assert not missing, f"{missing} were there all the time, but the list of all topics does not have them"
 
     async def _look_up(self) -> None:
-        names = tuple(metadatas.MetadataRequestTopic(name=self._name()) for _ in range(2))
-        await self._metadata(
-            metadatas.MetadataRequest(topics=names, allow_auto_topic_creation=self._rng.random() < 0.3)
-        )
+        names = tuple(topics.MetadataRequestTopic(name=self._name()) for _ in range(2))
+        await self._metadata(topics.MetadataRequest(topics=names, allow_auto_topic_creation=self._rng.random() < 0.3))
 
-    async def _metadata(self, request: metadatas.MetadataRequest) -> dict[str, bytes]:
+    async def _metadata(self, request: topics.MetadataRequest) -> dict[str, bytes]:
         answer = await self._call(ApiKey.METADATA, 12, request)
         _, read = decode_response(ApiKey.METADATA, 12, encode_response(ApiKey.METADATA, 12, 1, answer)[4:])
-        assert isinstance(read, metadatas.MetadataResponse), "what was encoded is read"
+        assert isinstance(read, topics.MetadataResponse), "what was encoded is read"
         shown: dict[str, bytes] = {}
         for topic in read.topics:
             self._answers["Metadata", topic.error_code] += 1

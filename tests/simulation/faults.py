@@ -39,34 +39,34 @@ class Faults:
         self._world.policy_s = (0.0, 0.0)
         if process.policies is not None:
             process.policies.seconds = (0.0, 0.0)
-        for broker_id in process.fleet.brokers:
-            process.run(process.fleet.set_delay, broker_id, 0)
+        for broker_id in process.brokers.by_id:
+            process.run(process.brokers.set_delay, broker_id, 0)
 
     def heal_brokers(self) -> None:
         """Every broker runs."""
         process = self._world.process
-        for broker_id, broker in process.fleet.brokers.items():
+        for broker_id, broker in process.brokers.by_id.items():
             if not broker.running:
-                process.run(process.fleet.start_broker, broker_id)
+                process.run(process.brokers.start_broker, broker_id)
 
     def _any_broker(self) -> int:
-        return self._rng.choice(sorted(self._world.process.fleet.brokers))
+        return self._rng.choice(sorted(self._world.process.brokers.by_id))
 
     async def stop_broker(self) -> None:
-        self._world.process.run(self._world.process.fleet.stop_broker, self._any_broker())
+        self._world.process.run(self._world.process.brokers.stop_broker, self._any_broker())
 
     async def start_broker(self) -> None:
-        self._world.process.run(self._world.process.fleet.start_broker, self._any_broker())
+        self._world.process.run(self._world.process.brokers.start_broker, self._any_broker())
 
     async def add_broker(self) -> None:
         process = self._world.process
         for _ in range(self._rng.choice((1, 1, 2))):
-            if len(process.fleet.brokers) < BROKERS_MAX:
-                process.run(process.fleet.add)
+            if len(process.brokers.by_id) < BROKERS_MAX:
+                process.run(process.brokers.add)
 
     async def delay_broker(self) -> None:
         process = self._world.process
-        process.run(process.fleet.set_delay, self._any_broker(), self._rng.choice(DELAYS_MS))
+        process.run(process.brokers.set_delay, self._any_broker(), self._rng.choice(DELAYS_MS))
 
     async def fill_disk(self) -> None:
         disk = self._world.disk

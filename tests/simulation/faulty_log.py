@@ -80,8 +80,8 @@ class FaultyLog:
             raise self._fail(LogWriteError("the sync failed"))
         return self._log.flush()
 
-    def vouch(self) -> None:
-        self._log.vouch()
+    def mark_durable(self) -> None:
+        self._log.mark_durable()
 
     async def flushed(self) -> int:
         """Flush as a thread does it: the loop is free meanwhile."""
@@ -127,9 +127,9 @@ class FaultyLog:
         self._check_readable()
         return self._log.request_offsets(request_id, start)
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
         self._check_readable()
-        return self._log.older_requests(end)
+        return self._log.archived_requests(end)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()
@@ -154,7 +154,7 @@ class FaultyLog:
 
     def _check_writable(self) -> None:
         if self._failed:
-            raise LogWriteError("takes no writes until it has recovered")
+            raise LogWriteError("rejects writes until it has recovered")
 
     def _check_readable(self) -> None:
         if self._dark:

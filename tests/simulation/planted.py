@@ -24,7 +24,7 @@ HEAD: Final = "| planted bug | simulator | seeds that it took |\n|---|---|---|"
 SIMULATORS: Final[Sequence[tuple[str, Bugs, Callable[[int], object]]]] = (
     ("one process", of_process.BUGS, live_process),
     ("workers and gateways", of_stream.BUGS, live_stream),
-    ("real brokers", of_brokers.BUGS, live_brokers),
+    ("Kafka brokers", of_brokers.BUGS, live_brokers),
     ("quorum", of_quorum.BUGS, live_quorum),
 )
 

@@ -18,7 +18,7 @@ from tests.support.tools import ROOT
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "40"))
 SEEDS_TO_FIND = 40
-RARE = {"who waits for a topic is forgotten at a restart": 10}
+RARE = {"pending creates are forgotten at a restart": 10}
 """From which seed on to look for what takes many, so that it takes few: docs/testing.md has how many from 0 on."""
 
 

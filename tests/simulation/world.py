@@ -1,6 +1,6 @@
 """The simulated world: one disk, processes that serve on it one after another, clients, and faults; all from one seed.
 
-What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedFleet, over
+What runs is the product's own code: Controller, ControllerApi, the handlers of Kafka's requests, SimulatedBrokers, over
 the in-memory log. Only time, the disk, the policies and the network are the simulation's.
 """
 
@@ -19,7 +19,7 @@ from unittest import mock
 import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
-from controller.brokers.simulated import SimulatedFleet
+from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
@@ -95,20 +95,20 @@ class Serving:
 
 
 class Process(Serving):
-    """One process: a controller with its gateway and fleet on the disk."""
+    """One process: a controller with its gateway and brokers on the disk."""
 
     def __init__(self, world: World, number: int) -> None:
         super().__init__(number)
         self.world = world
         self.log = FaultyLog(world.disk)
-        self.fleet = SimulatedFleet(world.brokers)
-        for broker_id, broker in self.fleet.brokers.items():
+        self.brokers = SimulatedBrokers(world.brokers)
+        for broker_id, broker in self.brokers.by_id.items():
             broker.running = broker_id not in world.down
             broker.delay_ms = world.delays_ms.get(broker_id, 0)
         self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=f"p{number}",
             clock_ms=world.clock_ms,
             flush=self.log.flushed,
@@ -168,7 +168,7 @@ class World:
         """Start a process on the disk. The brokers are as the one before it left them."""
         self._processes += 1
         if self._processes > 1:
-            brokers = self.process.fleet.brokers
+            brokers = self.process.brokers.by_id
             self.brokers = max(self.brokers, len(brokers))
             self.down = {broker_id for broker_id, broker in brokers.items() if not broker.running}
             self.delays_ms = {broker_id: broker.delay_ms for broker_id, broker in brokers.items()}

@@ -24,7 +24,7 @@ from tests.soak.table import minute, table
 
 _GAUGES: Final = re.compile(r"^topicwright_(log_[a-z]+_offset) (\S+)$", re.MULTILINE)
 _HISTORY: Final = ("log_snapshot_offset", "log_archived_offset", "log_start_offset")
-"""What has to have happened: a snapshot was taken, stretches were archived, and left the data folder."""
+"""What has to have happened: a snapshot was taken, segments were archived, and left the data folder."""
 
 
 @dataclass(frozen=True, slots=True)

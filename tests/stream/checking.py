@@ -15,12 +15,10 @@ from typing import Any
 from controller.machine.apply import apply
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic, TopicCommand
 from controller.machine.state import DictTopics, State
-from controller.stream.log.answers import decode_answers
-from controller.stream.log.commands_topic import CommandError, CommandFromNewerVersion, decode_command
+from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
-from events.logs.kafka_record import Fence, decode_record
+from events.logs.events_topic import Fence, PartitionReader, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
 
@@ -47,17 +45,17 @@ def check_topics(
 
 def next_source(written: Sequence[bytes | None]) -> int:
     """How many commands a partition of the events topic has decided."""
-    fold = PartitionFold(0)
+    reader = PartitionReader(0)
     for offset, value in enumerate(written):
         assert value is not None
-        fold.take(offset, value)
-    return fold.next_source
+        reader.read(offset, value)
+    return reader.next_source
 
 
 def _check_partition(
     found: Found, partition: int, sent: Sequence[bytes | None], written: Sequence[bytes | None]
 ) -> list[Recorded]:
-    fold, state = PartitionFold(partition), State(DictTopics())
+    reader, state = PartitionReader(partition), State(DictTopics())
     records: list[Recorded] = []
     sources: list[int] = []
     faulty: set[int] = set()
@@ -67,7 +65,7 @@ def _check_partition(
         if not value:
             continue  # an offset without a record
         found.counts["fences"] += isinstance(decode_record(value), Fence)
-        taken = fold.take(offset, value)
+        taken = reader.read(offset, value)
         if taken is None:
             continue
         for number, event in enumerate(taken.events, taken.first_event):
@@ -81,7 +79,7 @@ def _check_partition(
                 answered[answer.request_id, answer.topic_name] += 1
     found.counts["faults"] += len(faulty)
     found.counts["records"] += len(written)
-    found.counts["ignored"] += fold.ignored
+    found.counts["ignored"] += reader.ignored
     found.counts["commands"] += len(sent)
     found.counts["events"] += len(records)
     found.counts["lost"] += len(set(range(len(sent))) - set(sources))
@@ -107,8 +105,8 @@ def _check_requests(
     """
     waiting: set[tuple[str, str]] = set()
     for topic in state.topics:  # type: ignore[attr-defined]
-        if topic.waiter is not None:
-            waiting.add((topic.waiter.request_id, topic.name))
+        if topic.pending_create is not None:
+            waiting.add((topic.pending_create.request_id, topic.name))
     terminal = Counter((e.request_id, e.topic) for r in records if isinstance(e := r.event, CreateAnswered))
     requests = _requests(sent)
     copies = Counter((command.request_id, command.topic) for command in requests)

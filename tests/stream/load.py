@@ -13,9 +13,8 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
-from controller.stream.log.commands_topic import encode_command, key_of
-from events.logs.kafka_partitions import partition_of
-from events.logs.kafka_record import Decided, decode_record
+from controller.stream.log.codec import encode_command, key_of
+from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName
 
 BEGINS_S = 0.5

@@ -76,7 +76,7 @@ def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None
     names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
     for each in names:
         assert create(here, each, 2, 3, **{"retention.ms": "60000"}) == (0, "")
-        topic = until(partial(seen, before.gateway, f"/topics/{each}"))  # the other gateway may have answered
+        topic = until(partial(seen, before.gateway, f"/v1/topics/{each}"))  # the other gateway may have answered
         assert replicas(there, each) == [one["replicas"] for one in topic["partitions"]]
     one = names[0]
     here.create_partitions([NewPartitions(one, 4)])[one].result(30)
@@ -134,7 +134,7 @@ def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None
     refused = f"refused-{name}"
     here = before.here
     assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-    events = until(lambda: seen(before.gateway, f"/topics/{refused}/events"))[
+    events = until(lambda: seen(before.gateway, f"/v1/topics/{refused}/events"))[
         "events"
     ]  # the other gateway may have answered
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
@@ -144,12 +144,12 @@ def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None
 def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -> None:
     there = before.there
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
-    found = until(lambda: seen(before.gateway, f"/topics/{name}"))
+    found = until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
     assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
     there.create_partitions([NewPartitions(name, 3)])[name].result(30)
-    until(lambda: seen(before.gateway, f"/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+    until(lambda: seen(before.gateway, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
     there.delete_topics([name])[name].result(30)
-    until(lambda: seen(before.gateway, f"/topics/{name}") is None)
+    until(lambda: seen(before.gateway, f"/v1/topics/{name}") is None)
     until(
         lambda: types(before.gateway, name),
         lambda found: found == ["TopicDiscovered", "TopicDiscovered", "TopicVanished"],
@@ -159,7 +159,7 @@ def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -
 def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str) -> None:
     """They are neither shown nor can they be deleted here."""
     before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    until(lambda: seen(before.gateway, f"/topics/{name}"))
+    until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
     log = {f"{NAMES}.{kind}" for kind in ("commands", "events", "gateways")}
     assert log <= set(before.there.list_topics(timeout=10).topics)
     here = before.here
@@ -183,4 +183,4 @@ def test_another_worker_takes_over(before: Before, name: str) -> None:
     assert set(names) <= set(before.there.list_topics(timeout=10).topics)
     for done in before.there.delete_topics(names).values():
         done.result(30)
-    until(lambda: all(seen(before.gateway, f"/topics/{each}") is None for each in names))
+    until(lambda: all(seen(before.gateway, f"/v1/topics/{each}") is None for each in names))

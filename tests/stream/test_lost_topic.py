@@ -43,8 +43,8 @@ def recreate(admin: AdminClient, topic: str) -> None:
 
 
 LOST: dict[str, tuple[str, Callable[[AdminClient, str], None], str]] = {
-    "the events topic is deleted": ("events", delete, r"there is no topic \S+\.events in Kafka, and \S+ holds \d+ ev"),
-    "the commands topic is deleted": ("commands", delete, r"there is no topic \S+\.commands in Kafka, and \S+ holds "),
+    "the events topic is deleted": ("events", delete, r"topic \S+\.events is missing in Kafka, but \S+ has \d+ ev"),
+    "the commands topic is deleted": ("commands", delete, r"topic \S+\.commands is missing in Kafka, but \S+ has "),
     "the events topic is empty": ("events", recreate, r"is of the events topic with id \S+, and the one in Kafka has"),
 }
 
@@ -134,7 +134,7 @@ def test_a_trimmed_topic_is_reported_while_folders_have_it_all(stream_kafka: Ref
             said = json.loads(get(http, "/health/ready"))
             assert said["status"] == "ready"
             assert "has lost its first records (of partitions 0, 1)" in said["reason"]
-            assert "the events topic is not whole" in process.output
+            assert "the events topic lacks its first records" in process.output
             assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
             assert process.stop(within_s=120) == 0
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from controller.stream.log.partition import events_in
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_record import Fence, encode_record
+from events.logs.events_topic import Fence, encode_record
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from tests.stream.gateway.test_service import create

@@ -96,7 +96,7 @@ HTTP            {one.http} and {other.http}
 the log         {running.kafka}, topic {running.names}.events
 Spark           {master}, to whom SPARK_CONF_DIR={spark_conf} is known
 
-  curl -s -X POST http://{one.http}/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'
+  curl -s -X POST http://{one.http}/v1/topics -d '{{"name": "pay.orders", "num_partitions": 3}}'
   {COMMAND} topics pay.orders --http {other.http}
 
 Ctrl-C ends it."""

@@ -9,17 +9,17 @@ from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batch
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.kafka.messages.fetch import (
+from controller.kafka.messages.quorum import (
     FetchPartition,
+    FetchPartitionData,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionData,
     ReplicaState,
 )
 
 
-def image_in(data: Path) -> MetadataImage:
+def read_image(data: Path) -> MetadataImage:
     """Its newest snapshot and the batches since, folded."""
     files, image = QuorumFiles(data / PARTITION), MetadataImage()
     try:
@@ -44,7 +44,7 @@ def fetch_of(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int 
     return FetchRequest(max_wait_ms=wait_ms, max_bytes=8 << 20, topics=(topic,), replica_state=state, **fields)
 
 
-def partition_of(response: FetchResponse) -> PartitionData:
+def partition_of(response: FetchResponse) -> FetchPartitionData:
     """The one partition of an answered fetch."""
     assert response.error_code == 0, response
     return response.responses[0].partitions[0]

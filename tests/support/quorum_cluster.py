@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages import describe_quorum as dq
+from controller.kafka.messages import quorum as quorum_messages
 from tests.support import tools
 from tests.support.churn import QUIET
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
@@ -80,14 +80,14 @@ class QuorumCluster:
             assert isinstance(member, Voter)
             member.start()
 
-    def described_by_leader(self, *, but: int | None = None) -> dq.ResponsePartitionData | None:
+    def described_by_leader(self, *, but: int | None = None) -> quorum_messages.DescribeQuorumPartitionResult | None:
         """The quorum as the one that says it leads, or None; who is not asked may think so still."""
         for node_id, member in self.members.items():
             if node_id != but and (shown := describe(member.own_address)) is not None and shown.leader_id == node_id:
                 return shown
         return None
 
-    def ready(self, *, is_busy: bool = False) -> dq.ResponsePartitionData | None:
+    def ready(self, *, is_busy: bool = False) -> quorum_messages.DescribeQuorumPartitionResult | None:
         """The quorum, once whoever is to lead does and all voters keep up with it; else None. While it is busy they
         never all have all of its log, but had all that there was a moment ago."""
         shown = self.described_by_leader()
@@ -102,7 +102,9 @@ class QuorumCluster:
         behind = 0 if is_busy else max(shown.high_watermark - each.log_end_offset for each in shown.current_voters)
         return shown if shown.high_watermark > 0 and behind <= 0 and behind_ms < 2_000 else None
 
-    def wait_ready(self, within_s: float = 240, *, is_busy: bool = False) -> dq.ResponsePartitionData:
+    def wait_ready(
+        self, within_s: float = 240, *, is_busy: bool = False
+    ) -> quorum_messages.DescribeQuorumPartitionResult:
         """Wait for that."""
         try:
             what = "the quorum has its leader, and all voters keep up"
@@ -116,11 +118,11 @@ class QuorumCluster:
         return found
 
 
-def describe(address: str) -> dq.ResponsePartitionData | None:
+def describe(address: str) -> quorum_messages.DescribeQuorumPartitionResult | None:
     """The quorum as a controller shows it; None where it does not lead, or does not respond."""
-    partition = dq.RequestPartitionData()
-    request = dq.DescribeQuorumRequest(
-        topics=(dq.RequestTopicData(topic_name="__cluster_metadata", partitions=(partition,)),)
+    partition = quorum_messages.DescribeQuorumPartition()
+    request = quorum_messages.DescribeQuorumRequest(
+        topics=(quorum_messages.DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=(partition,)),)
     )
     try:
         with Wire(address, timeout_s=REPLY_S) as wire:
@@ -128,7 +130,7 @@ def describe(address: str) -> dq.ResponsePartitionData | None:
             answer = codec.decode_response(ApiKey.DESCRIBE_QUORUM, DESCRIBE_VERSION, wire.receive_frame())[1]
     except (OSError, TimeoutError):
         return None
-    assert isinstance(answer, dq.DescribeQuorumResponse)
+    assert isinstance(answer, quorum_messages.DescribeQuorumResponse)
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
         return None
     return answer.topics[0].partitions[0]

@@ -143,7 +143,7 @@ class RealCluster:
         import json
         import urllib.request
 
-        with urllib.request.urlopen(f"http://{self.http}/brokers", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/v1/brokers", timeout=60) as answer:
             return set(json.load(answer)["live"])
 
     def wait_live(self, *broker_ids: int, within_s: float = 300) -> None:

@@ -32,7 +32,7 @@ class Topicwright:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop a simulated broker; it is fenced when this returns."""
-        request = urllib.request.Request(f"http://{self.http}/simulated/brokers/{broker_id}/stop", method="POST")
+        request = urllib.request.Request(f"http://{self.http}/v1/simulated/brokers/{broker_id}/stop", method="POST")
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 200, answer.status
         deadline = time.monotonic() + 240

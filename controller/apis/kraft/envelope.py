@@ -1,7 +1,7 @@
-"""Envelope (KIP-590): a client's request as a broker forwards it, answered as if the client had sent it itself.
+"""Envelope (KIP-590): a client's request that a broker forwards, answered as if the client had sent it.
 
-The envelope has the whole request, its header included, and the client's principal and address. Only what is in the
-listener's own table can be in it, and no broker's own API.
+The envelope has the request with its header, and the client's principal and address. Only client APIs of this listener
+may be forwarded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from controller.kafka.codec.primitives import MalformedRequest, read_string_leng
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.handling import NO_RESPONSE, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from controller.kafka.server.protocol import READ_AT_ONCE_BYTES_MAX
+from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX
 from controller.kafka.session import Session, normal_host
 from controller.machine.errors import ErrorCode
 
-UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
-CLUSTER_AUTHORIZATION_FAILED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
 _VERSION = struct.Struct(">h")
 FORWARDABLE = frozenset({
@@ -36,60 +34,59 @@ FORWARDABLE = frozenset({
     ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
     ApiKey.UNREGISTER_CONTROLLER,
 })  # fmt: skip
-"""What a broker may forward of what is spoken here, as in Kafka's table of APIs; a broker describes entries, users and
-quotas itself."""
+"""The APIs that a broker may forward, as in Kafka. Brokers describe ACLs, users and quotas themselves."""
 
 
 class UnreadablePrincipal(Exception):
-    """A principal that is not as Kafka's default principals are written; says why."""
+    """A principal that is not encoded as Kafka's default builder does; the message says why."""
 
 
 class EnvelopeHandler:
-    """Answers Envelope by the handlers of the listener. `may_forward` says who may speak for others."""
+    """Answers Envelope with the handlers of the listener; `may_forward` authorizes the broker."""
 
     def __init__(self, handlers: Mapping[int, ApiHandler], may_forward: Callable[[RequestContext], bool]) -> None:
         self._handlers = handlers
         self._may_forward = may_forward
 
     async def __call__(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-        """The answer to what is inside; an error of the envelope itself where there is none."""
+        """The response to the forwarded request, or an error of the envelope."""
         if not self._may_forward(context):
-            return EnvelopeResponse(error_code=CLUSTER_AUTHORIZATION_FAILED)
+            return EnvelopeResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         try:
             principal = read_principal(request.request_principal)
             header = codec.parse_header(request.request_data)
             api = self._handlers.get(header.api_key)
             if api is None or header.api_key not in FORWARDABLE:
-                return EnvelopeResponse(error_code=INVALID_REQUEST)
+                return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
             if not api.min_version <= header.api_version <= api.max_version:
-                return EnvelopeResponse(error_code=UNSUPPORTED_VERSION)
-            inside = await _read(header, request.request_data, api.elements_max)
+                return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+            forwarded_request = await _read(header, request.request_data, api.elements_max)
         except UnreadablePrincipal:
             return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
         except MalformedRequest:
-            return EnvelopeResponse(error_code=INVALID_REQUEST)
+            return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         host = _address(request.client_host_address)
         client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
         forwarded = RequestContext(
             header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
         )
-        answer = await _answer(api, forwarded, inside)
+        answer = await _answer(api, forwarded, forwarded_request)
         if answer is None:
-            return EnvelopeResponse(error_code=INVALID_REQUEST)
+            return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
         return EnvelopeResponse(response_data=frame[4:])
 
 
 async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) -> Message:
-    """The request inside; a large one is read beside the loop, as connections do. Raises MalformedRequest."""
+    """Decode the forwarded request, a large one in another thread. Raises MalformedRequest."""
     read = partial(codec.read_request, header.api_key, header.api_version, frame, header.body_offset, elements_max)
-    if len(frame) <= READ_AT_ONCE_BYTES_MAX:
+    if len(frame) <= DECODED_ON_LOOP_BYTES_MAX:
         return read()[0]
     return (await asyncio.to_thread(read))[0]
 
 
 async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:
-    """The answer, or None where a client would be disconnected: its broker must not be."""
+    """The response, or None if the client would be disconnected; its broker must not be."""
     try:
         answer: Any = api.handle(context, request)
         if isinstance(answer, Awaitable):
@@ -100,15 +97,12 @@ async def _answer(api: ApiHandler, context: RequestContext, request: Message) ->
 
 
 def read_principal(data: bytes | None) -> str:
-    """A principal as Kafka's default builder writes it: a version, then type, name, whether a token proved it.
-
-    Raises UnreadablePrincipal.
-    """
+    """Decode a principal of Kafka's default builder: version, type, name, token flag. Raises UnreadablePrincipal."""
     if data is None or len(data) < _VERSION.size:
         raise UnreadablePrincipal("no principal")
     (version,) = _VERSION.unpack_from(data)
     if version != 0:
-        raise UnreadablePrincipal(f"version {version}; 0 is spoken")
+        raise UnreadablePrincipal(f"version {version}; 0 is supported")
     kind, offset = _compact_text(data, _VERSION.size)
     name, _ = _compact_text(data, offset)
     return f"{kind}:{name}"

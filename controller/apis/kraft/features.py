@@ -1,11 +1,11 @@
-"""UpdateFeatures (KIP-584, KIP-778), and what ApiVersions says of features."""
+"""UpdateFeatures (KIP-584, KIP-778), and the features in ApiVersions."""
 
 from __future__ import annotations
 
-from controller.apis import api_versions
-from controller.apis.kraft.epochs import as_brokers_take_it
+from controller.apis import cluster
+from controller.apis.kraft.broker_reports import broker_error
 from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
@@ -15,9 +15,10 @@ from controller.brokers.kraft.quorum.registered import Registered, RegisteredCon
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
-from controller.kafka.messages.update_features import (
+from controller.kafka.messages.cluster import (
     FeatureUpdateKey,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -26,22 +27,22 @@ from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""Kinds of a change of level."""
+"""Upgrade types."""
 _FAILED_WITHOUT_RESULTS_SINCE = 2
 
 
 def supported_features(priority: int) -> tuple[SupportedFeatureKey, ...]:
-    """The features that this controller works with, and how much it wants to lead."""
+    """The features that this controller supports; one carries its leader priority."""
     ranges = {**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)}
-    return api_versions.supported_features(ranges)
+    return cluster.supported_features(ranges)
 
 
-def finalized_features(fleet: KraftFleet) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
-    """The features in force, and the offset of the metadata log as of which they are."""
-    levels = dict(fleet.membership.cluster.features)
-    if fleet.node.quorum.kraft_version:
-        levels[KRAFT_VERSION] = fleet.node.quorum.kraft_version
-    return fleet.replication.applied - 1, api_versions.finalized_keys(levels.items())
+def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[FinalizedFeatureKey, ...]]:
+    """The metadata offset, and the finalized features at it."""
+    levels = dict(brokers.membership.cluster.features)
+    if brokers.node.quorum.kraft_version:
+        levels[KRAFT_VERSION] = brokers.node.quorum.kraft_version
+    return brokers.replication.applied - 1, cluster.finalized_keys(levels.items())
 
 
 class UpdateFeaturesHandler:
@@ -53,13 +54,12 @@ class UpdateFeaturesHandler:
         self._registered = registered
 
     async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """The outcome of each, with what is wrong in words."""
         if not self._api.grants(context, "Alter"):
             return UpdateFeaturesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         levels = dict(self._api.cluster.features)
         try:
             registered = await self._registered.all()
-        except (OSError, BrokenBatch, MalformedRecord):  # a damaged disk, or a file that was replaced meanwhile
+        except (OSError, BrokenBatch, MalformedRecord):  # a damaged disk, or a file replaced meanwhile
             return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         results: list[UpdatableFeatureResult] = []
         for update in request.feature_updates:
@@ -72,15 +72,15 @@ class UpdateFeaturesHandler:
             return _failure(context.api_version, failed, results)
         if not request.validate_only:
             if any(each.feature == KRAFT_VERSION for each in request.feature_updates):
-                refused = await self._raise_kraft_version()
-                if refused is not None:
-                    return refused
+                failed_response = await self._raise_kraft_version()
+                if failed_response is not None:
+                    return failed_response
             features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
-            stamped, reason = stamp(self._api.controller, "features"), f"asked by {context.principal}"
+            stamped, reason = stamp(self._api.controller, "features"), f"requested by {context.principal}"
             (answer,) = await self._api.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
             if answer.code:
                 return UpdateFeaturesResponse(
-                    error_code=as_brokers_take_it(answer.code), error_message=answer.message or None
+                    error_code=broker_error(answer.code), error_message=answer.message or None
                 )
         return UpdateFeaturesResponse(results=tuple(results))
 
@@ -113,17 +113,17 @@ class UpdateFeaturesHandler:
         current = self._node.quorum.kraft_version
         if current <= level <= KRAFT_VERSION_MAX:
             return None
-        return f"Invalid update version {level} for feature {KRAFT_VERSION}: it is {current}, and only rises, to 1."
+        return f"Invalid update version {level} for feature {KRAFT_VERSION}: current version {current}; allowed is 1."
 
     async def _raise_kraft_version(self) -> UpdateFeaturesResponse | None:
-        """From 0 to 1, if it is not yet (KIP-853); what is answered where that cannot be."""
+        """Raise kraft.version from 0 to 1 (KIP-853). Returns the response if that fails."""
         node = self._node
         if node.quorum.kraft_version:
             return None
         try:
             node.raise_kraft_version()
             await node.committed(node.quorum.log.end - 1)
-        except (NotLeader, OSError):  # without room for it, or with a disk that failed, which has ended the node
+        except (NotLeader, OSError):  # the disk is full, or failed and stopped the node
             return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         except Refused as why:
             return UpdateFeaturesResponse(error_code=int(ErrorCode.INVALID_UPDATE_VERSION), error_message=str(why))
@@ -140,7 +140,7 @@ class UpdateFeaturesHandler:
 
 
 def _kind(version: int, update: FeatureUpdateKey) -> int:
-    """The kind of change; version 0 only knew whether a downgrade is allowed."""
+    """The upgrade type; version 0 has only `allow_downgrade`."""
     if version == 0:
         return UNSAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
     return update.upgrade_type

@@ -1,35 +1,45 @@
-"""What a controller of real brokers speaks for clients, directly or in the envelopes of brokers.
+"""The APIs of a controller listener in KRaft mode, for clients and for requests that brokers forward.
 
-The APIs that only brokers use for themselves (registration, heartbeats, …) come from the fleet and are added to these;
-so are the quorum's own, which alone are answered by who does not lead.
-"""
+APIs that only brokers use (registration, heartbeats) and those of the quorum are passed in. Only the quorum's own APIs
+are answered while another controller leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controller.apis.kraft.allocate_producer_ids import AllocateProducerIdsHandler
-from controller.apis.kraft.alter_partition import AlterPartitionHandler
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from controller.apis.kraft.delegation_tokens import refuse_creation, refuse_expiry, refuse_renewal
-from controller.apis.kraft.elect_leaders import ElectLeadersHandler
+from controller.apis.kraft.broker_reports import (
+    AllocateProducerIdsHandler,
+    AlterPartitionHandler,
+    AssignReplicasToDirsHandler,
+    BrokerEpochs,
+)
 from controller.apis.kraft.envelope import EnvelopeHandler
-from controller.apis.kraft.epochs import BrokerEpochs
-from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler, ListReassignmentsHandler
-from controller.apis.sasl import not_expected
-from controller.apis.tables import administration, descriptions, rows
+from controller.apis.kraft.partitions import (
+    AlterPartitionReassignmentsHandler,
+    ElectLeadersHandler,
+    ListReassignmentsHandler,
+)
+from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
+from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
-from controller.machine.configs.resource_configs import CLIENT_METRICS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 
 WAIT_MS_MAX = 25_000
-"""How long a create may keep a broker waiting: it forwards one request at a time, and gives up after 30 s."""
-WITH_CONFIGS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
+"""The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""
+CONFIG_KINDS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 
 
 def kraft_listener(
@@ -40,13 +50,11 @@ def kraft_listener(
     versions_max: Mapping[str, int],
     leads: Callable[[], bool],
 ) -> dict[int, ApiHandler]:
-    """The table of a listener for real brokers; `of_brokers` are the handlers that the fleet brings, `of_quorum` those
-    that are answered whoever leads.
-
-    ApiVersions is to be added by `with_api_versions`, with the features that the fleet knows.
+    """The table of a controller listener. `of_brokers` are handlers for brokers, `of_quorum` those that work on any
+    voter. Add ApiVersions with `with_api_versions`.
     """
     handlers: dict[int, Handler] = {
-        **administration(api, WAIT_MS_MAX, WITH_CONFIGS),
+        **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
         **descriptions(api),
         ApiKey.ELECT_LEADERS: ElectLeadersHandler(api),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(api),
@@ -54,24 +62,22 @@ def kraft_listener(
         ApiKey.ALTER_PARTITION: AlterPartitionHandler(api, epochs),
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(api, epochs),
         ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(api, epochs),
-        ApiKey.CREATE_DELEGATION_TOKEN: refuse_creation,
-        ApiKey.RENEW_DELEGATION_TOKEN: refuse_renewal,
-        ApiKey.EXPIRE_DELEGATION_TOKEN: refuse_expiry,
+        ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
+        ApiKey.RENEW_DELEGATION_TOKEN: reject_renew_token,
+        ApiKey.EXPIRE_DELEGATION_TOKEN: reject_expire_token,
         **of_brokers,
     }
     led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
-    table = rows({**led, **of_quorum, **not_expected}, versions_max)
+    table = rows({**led, **of_quorum, **UNEXPECTED_SASL}, versions_max)
     envelope = EnvelopeHandler(table, lambda context: api.grants(context, "ClusterAction"))
-    envelope_api = APIS[ApiKey.ENVELOPE]
-    table[ApiKey.ENVELOPE] = ApiHandler(
-        envelope_api.min_version, envelope_api.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads)
-    )
+    row = APIS[ApiKey.ENVELOPE]
+    table[ApiKey.ENVELOPE] = ApiHandler(row.min_version, row.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads))
     return table
 
 
 def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
-    """A handler that knows only while this controller leads. Then whoever sent it looks for the leader; responses with
-    an error for each part are made by the handler itself."""
+    """Answer NOT_CONTROLLER unless this controller leads. Handlers of APIs without a top-level error code check it
+    themselves."""
     response: Any = APIS[key].response
     if "error_code" not in response.__struct_fields__:
         return handle
@@ -80,3 +86,28 @@ def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:
         return handle(context, request) if leads() else response(error_code=int(ErrorCode.NOT_CONTROLLER))
 
     return answer
+
+
+_DISABLED = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+
+
+def reject_create_token(
+    context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    requester_type, _, requester = context.principal.partition(":")
+    named = bool(request.owner_principal_name)
+    return CreateDelegationTokenResponse(
+        error_code=_DISABLED,
+        principal_type=(request.owner_principal_type or "") if named else requester_type,
+        principal_name=(request.owner_principal_name or "") if named else requester,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester,
+    )
+
+
+def reject_renew_token(_: RequestContext, __: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(error_code=_DISABLED)
+
+
+def reject_expire_token(_: RequestContext, __: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(error_code=_DISABLED)

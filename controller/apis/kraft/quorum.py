@@ -1,30 +1,54 @@
-"""The quorum's own APIs: who votes and leads, the metadata log, who is to vote (KIP-595, KIP-630, KIP-836, KIP-853)."""
+"""APIs of the KRaft quorum: votes, the metadata log, voters (KIP-595, KIP-630, KIP-836, KIP-853), registrations of
+controllers (KIP-919, KIP-1312)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import structlog
 
 from controller.access.authorizer import Operation
-from controller.apis.kraft.permissions import needing
-from controller.brokers.kraft.log.batches import METADATA_TOPIC
-from controller.brokers.kraft.missed import EventPages
+from controller.brokers.kraft.catch_up import EventPages
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import METADATA_TOPIC, BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, encode_record
 from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.raft.effects import NotLeader
+from controller.brokers.kraft.quorum.registered import RegisteredControllers
+from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse
+from controller.kafka.messages.cluster import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
+)
+from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
 
+
+def needing(api: ControllerApi, operation: Operation, handle: Handler, response: Callable[..., Message]) -> Handler:
+    """Require `operation` on the cluster; other clients get `response` with the error code."""
+
+    async def answer(context: RequestContext, request: Any) -> Any:
+        if not api.grants(context, operation):
+            return response(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        answered: Any = handle(context, request)
+        return await answered if isinstance(answered, Awaitable) else answered
+
+    return answer
+
+
 LOGGED_EVERY_S: Final = 30.0
-"""How often the same refusal is logged: who is refused tries again every few milliseconds."""
+"""How often the same rejection is logged: rejected nodes retry every few milliseconds."""
 _DIVERGES: Final = 0
 _LOGGED_MAX: Final = 1000
-"""How many refusals are remembered; then all are forgotten."""
+"""Rejections that are remembered; then all are forgotten."""
 
 _NEEDS: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.VOTE: "ClusterAction",
@@ -37,7 +61,7 @@ _NEEDS: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.ADD_RAFT_VOTER: "Alter",
     ApiKey.REMOVE_RAFT_VOTER: "Alter",
 }
-"""What whoever sends these must hold on the cluster, as in Kafka (ControllerApis)."""
+"""The required operations on the cluster, as in Kafka (ControllerApis)."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -46,7 +70,7 @@ def quorum_handlers(
     api: ControllerApi, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
 ) -> dict[int, Handler]:
     """The handlers of one voter. `clock` gives seconds and only goes forward."""
-    refused = RefusedFetches(api.cluster_id, clock)
+    rejected = RejectedFetches(api.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
         if EventPages.takes(request):
@@ -58,14 +82,14 @@ def quorum_handlers(
             )
         response = await node.request(request)
         if isinstance(response, FetchResponse):
-            refused.note(context, request, response)
+            rejected.on_response(context, request, response)
         return response
 
     return {key: needing(api, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
 
 
 def _names_a_broker(api: ControllerApi, request: Message) -> bool:
-    """True if a broker is to become a voter. It would end its process, and the quorum would count it (KAFKA-18775)."""
+    """True for AddRaftVoter of a broker: its process would exit, and still count as a voter (KAFKA-18775)."""
     return (
         isinstance(request, AddRaftVoterRequest)
         and request.cluster_id in (None, api.cluster_id)
@@ -73,21 +97,20 @@ def _names_a_broker(api: ControllerApi, request: Message) -> bool:
     )
 
 
-class RefusedFetches:
-    """Log lines about fetches that are refused, each once in a while."""
+class RejectedFetches:
+    """Logs rejected fetches, each every `LOGGED_EVERY_S`."""
 
     def __init__(self, cluster_id: str, clock: Callable[[], float]) -> None:
         self._cluster_id = cluster_id
         self._clock = clock
         self._logged: dict[tuple[str, int, int], float] = {}
-        """When a refusal was logged last, by the peer's host, the broker and the error code."""
+        """The time of the last log line, by peer host, replica id and error code."""
 
-    def note(self, context: RequestContext, request: FetchRequest, response: FetchResponse) -> None:
-        """A fetch was answered."""
+    def on_response(self, context: RequestContext, request: FetchRequest, response: FetchResponse) -> None:
         if response.error_code:
-            self._log("fetch refused", context, request, response.error_code, self._why(request, response.error_code))
+            self._log("fetch rejected", context, request, response.error_code, self._why(request, response.error_code))
         elif _replica_id(context, request) >= 0 and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
-            why = "it is cut where both are alike"
+            why = "it is truncated to the common prefix"
             self._log("metadata log of a node diverges", context, request, _DIVERGES, why)
 
     def _why(self, request: FetchRequest, code: int) -> str:
@@ -96,7 +119,7 @@ class RefusedFetches:
                 f"the node is of cluster {request.cluster_id}, and this is {self._cluster_id}: "
                 "its log directories were formatted for the other one"
             )
-        return f"only partition 0 of {METADATA_TOPIC} is followed here"
+        return f"only partition 0 of {METADATA_TOPIC} is served here"
 
     def _log(self, event: str, context: RequestContext, request: FetchRequest, code: int, why: str) -> None:
         replica_id = _replica_id(context, request)
@@ -111,5 +134,86 @@ class RefusedFetches:
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:
-    """-1 of who only reads."""
     return request.replica_state.replica_id if context.api_version >= 15 else request.replica_id
+
+
+UNREGISTERED_SINCE: Final = 33
+"""4.4-IV2: the metadata.version from which a registration can be removed."""
+
+
+class ControllerRegistrationHandler:
+    """Appends the registration to the metadata log; nothing is decided by it.
+
+    A node may register if it votes, has fetched the metadata log, or is already registered.
+    """
+
+    def __init__(self, node: QuorumNode, registered: RegisteredControllers) -> None:
+        self._node = node
+        self._registered = registered
+
+    async def __call__(
+        self, _: RequestContext, request: ControllerRegistrationRequest
+    ) -> ControllerRegistrationResponse:
+        if len(request.listeners) > NAMED_MAX or len(request.features) > NAMED_MAX:
+            return ControllerRegistrationResponse(
+                error_code=int(ErrorCode.INVALID_REQUEST), error_message=f"more than {NAMED_MAX} listeners or features"
+            )
+        node_id = request.controller_id
+        try:
+            if not self._follows(node_id) and node_id not in await self._registered.all():
+                return ControllerRegistrationResponse(
+                    error_code=int(ErrorCode.INVALID_REQUEST),
+                    error_message=f"node {node_id} does not vote, is not registered, and has not fetched the metadata "
+                    "log",
+                )
+            await self._node.committed(self._node.append([(None, encode_record(controller_record(request)))]))
+        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # a full or damaged disk: the client retries
+            return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        return ControllerRegistrationResponse()
+
+    def _follows(self, node_id: int) -> bool:
+        quorum = self._node.quorum
+        return node_id in quorum.voters.by_id or (
+            quorum.leading is not None and quorum.leading.progress.end_of(node_id) > 0
+        )
+
+
+class UnregisterControllerHandler:
+    """Appends the removal of a registration. `level` returns the level of metadata.version.
+
+    A Kafka controller exits when it replays the removal of a missing registration. So one request is handled at a time,
+    and nothing may be appended between the check of the log and the record.
+    """
+
+    def __init__(self, node: QuorumNode, registered: RegisteredControllers, level: Callable[[], int]) -> None:
+        self._node, self._registered, self._level = node, registered, level
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, _: RequestContext, request: UnregisterControllerRequest) -> UnregisterControllerResponse:
+        controller_id = request.controller_id
+        if controller_id == self._node.quorum.me.id:
+            return _not_unregistered(
+                ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active."
+            )
+        if self._level() < UNREGISTERED_SINCE:
+            return _not_unregistered(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "The current MetadataVersion is too old to support controller unregistration.",
+            )
+        try:
+            async with self._one_at_a_time:
+                if controller_id not in await self._registered.all():
+                    return _not_unregistered(
+                        ErrorCode.CONTROLLER_ID_NOT_REGISTERED,
+                        f"Controller ID {controller_id} is not currently registered.",
+                    )
+                record = kinds.UnregisterControllerRecord(controller_id=controller_id)
+                offset = self._node.append([(None, encode_record(record))])
+            await self._node.committed(offset)
+        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # as above
+            return _not_unregistered(ErrorCode.NOT_CONTROLLER, None)
+        return UnregisterControllerResponse()
+
+
+def _not_unregistered(code: ErrorCode, message: str | None) -> UnregisterControllerResponse:
+    return UnregisterControllerResponse(error_code=int(code), error_message=message)

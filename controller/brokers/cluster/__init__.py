@@ -1,1 +1,1 @@
-"""A running Kafka cluster whose own controller carries decisions out."""
+"""A Kafka cluster as the target of decisions."""

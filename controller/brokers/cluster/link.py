@@ -1,20 +1,19 @@
-"""What the cluster is asked, and the changes that it is to make.
+"""Requests and changes to the target cluster.
 
-Looks (metadata, configs) go to one broker for as long as it answers, so that what is seen never goes back; changes go
-through librdkafka's AdminClient, which finds the controller and follows it; only a reassignment, which it does not
-know, is sent as a message of our own.
+Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go through
+librdkafka's AdminClient, which finds the controller. Reassignments, which AdminClient lacks, are sent directly.
 
-What it does not do: it retries nothing and decides nothing. Whoever calls knows what a failure means.
+It neither retries nor decides; the caller knows how to handle a failure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
@@ -27,46 +26,75 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.shared_look import Shared
-from controller.brokers.cluster.wire import (
+from controller.brokers.cluster.connections import (
     CLIENT_ID,
     CORRELATION_ID,
     Address,
     ClusterUnreachable,
     Connections,
     M,
-    decoded,
+    decode_message,
 )
+from controller.brokers.cluster.security import Security
 from controller.kafka.codec.codec import encode_request
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_partition_reassignments as reassignments
-from controller.kafka.messages import describe_configs as configs_api
-from controller.kafka.messages import describe_log_dirs as log_dirs
-from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.messages.metadata import MetadataResponseTopic as TopicAnswer
-from controller.machine.commands.cluster import SeenPartition
+from controller.kafka.messages import ApiKey, Message, clients, configs
+from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
+from controller.machine.commands.cluster import ObservedPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
 
+T = TypeVar("T")
+
+
+class SharedCall(Generic[T]):
+    """A frequent call whose answer is shared. Only one call runs at a time. Callers that arrive meanwhile share the
+    next call, never the running one."""
+
+    def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
+        self._call = call
+        self._under_way: asyncio.Task[T] | None = None
+        self._following: asyncio.Task[T] | None = None
+
+    async def answer(self) -> T:
+        """An answer as of now. Raises whatever the call raises."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._call_after(self._under_way))
+            self._following.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(self._following)
+
+    async def _call_after(self, before: asyncio.Task[T] | None) -> T:
+        if before is not None:
+            await asyncio.wait((before,))
+        self._under_way, self._following = self._following, None
+        return await self._call()
+
+
+def _retrieve_exception(task: asyncio.Task[T]) -> None:
+    """All waiting callers may be cancelled; a failure that nobody reads is not worth a log line."""
+    if not task.cancelled():
+        task.exception()
+
+
 METADATA_VERSION = 12
-"""The first in which topics have ids (KIP-516): Kafka 3.1 and newer."""
+"""The first version with topic ids (KIP-516): Kafka 3.1."""
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 4
-"""The first that shows features whose lowest level is 0 (KAFKA-17492)."""
+"""The first version that shows features with lowest level 0 (KAFKA-17492)."""
 REASSIGNMENTS_VERSION = 0
 LOG_DIRS_VERSION = 5
-"""The first that says which directories are cordoned: Kafka 4.3."""
+"""The first version that shows cordoned log directories: Kafka 4.3."""
 METADATA_REFRESH_MS = 1000
-"""Kafka names any broker as the controller. Where that one dies, librdkafka waits for it, with a core at work, until
-metadata name another."""
+"""Kafka names any broker as the controller. If that broker dies, librdkafka waits for it in a busy loop until metadata
+names another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
-"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka says that all is well."""
+"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka reports success."""
 TOPIC, FROM_TOPIC = 2, 1
-"""DescribeConfigs: the resource type of a topic, and the source of what is set on the topic itself."""
+"""DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
 
 _RETRIABLE = frozenset(
     (
@@ -80,12 +108,12 @@ _RETRIABLE = frozenset(
     )
 )
 _LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE))
-"""librdkafka's own refusals, which trying again does not cure; its other errors are about reaching the cluster."""
+"""librdkafka's own errors that a retry does not cure. Its other errors mean that the cluster is unreachable."""
 UNKNOWN_SERVER_ERROR = -1
 
 
 class SeenBroker(msgspec.Struct, frozen=True):
-    """A live broker as the cluster shows it."""
+    """A live broker in the cluster's metadata."""
 
     broker_id: BrokerId
     host: str
@@ -94,15 +122,15 @@ class SeenBroker(msgspec.Struct, frozen=True):
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
-    """A topic as one broker knows it."""
+    """A topic in one broker's metadata."""
 
     name: TopicName
     topic_id: TopicId
-    partitions: tuple[SeenPartition, ...]
+    partitions: tuple[ObservedPartition, ...]
 
 
-class Look(msgspec.Struct, frozen=True):
-    """What one broker shows: the live brokers, and those of the wanted topics that it knows."""
+class ClusterMetadata(msgspec.Struct, frozen=True):
+    """One broker's metadata: the live brokers, and those of the requested topics that it knows."""
 
     cluster_id: str
     brokers: tuple[SeenBroker, ...]
@@ -110,7 +138,8 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why the cluster did not do something. `retriable`: it may do so later, or may have done it unseen."""
+    """Why the cluster did not apply a change. `retriable` means that a retry may succeed, or that the change may have
+    been applied."""
 
     code: int
     message: str
@@ -118,16 +147,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ClusterLink:
-    """One cluster. `bootstrap` names brokers to begin with, `security` who we are."""
+    """A connection to one cluster. `bootstrap` lists brokers to start with."""
 
     def __init__(self, bootstrap: str, security: Security) -> None:
-        self._bootstrap = [_address(part) for part in bootstrap.split(",")]
+        self._bootstrap = [_parse_address(part) for part in bootstrap.split(",")]
         self.connections = Connections(security)
         self._known: tuple[Address, ...] = ()
-        self._favourite: Address | None = None
+        self._preferred: Address | None = None
         self.spoken = ApiVersionsResponse()
-        """The APIs and features of a broker, as of the last time that it was asked."""
-        self._looks = Shared(self._look_at_all)
+        """The APIs and features of a broker, as of the last `refresh_api_versions`."""
+        self._all_metadata = SharedCall(self._fetch_all_metadata)
         settings: dict[str, str | int | float | bool] = {
             "client.id": CLIENT_ID,
             "socket.timeout.ms": int(REQUEST_S * 1000),
@@ -139,36 +168,38 @@ class ClusterLink:
         self._admin = AdminClient(settings, logger=_silent_logger())
 
     def close(self) -> None:
-        """Let go of all connections."""
         self.connections.close()
 
-    # --- looks
+    # --- reads
 
-    async def look(self, topics: Iterable[str] | None = ()) -> Look:
-        """The brokers and these topics (None: all), from one broker. Raises ClusterUnreachable."""
-        return _look_of((await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(topics), MetadataResponse))[1])
+    async def metadata(self, topics: Iterable[str] | None = ()) -> ClusterMetadata:
+        """Metadata of these topics (None for all) from one broker. Raises ClusterUnreachable."""
+        return _parse_metadata(
+            (await self._exchange(ApiKey.METADATA, METADATA_VERSION, _metadata_request(topics), MetadataResponse))[1]
+        )
 
-    async def look_at_all(self) -> tuple[bytes, Look]:
-        """The brokers and all topics, with the bytes of the answer: the same bytes say the same. Those who look at the
-        same time, the owners of many partitions above all, share one look. Raises ClusterUnreachable."""
-        return await self._looks.answer()
+    async def all_metadata(self) -> tuple[bytes, ClusterMetadata]:
+        """Metadata of all topics, with the response bytes: equal bytes mean equal metadata. Concurrent callers, such as
+        the owners of many partitions, share one request. Raises ClusterUnreachable."""
+        return await self._all_metadata.answer()
 
-    async def _look_at_all(self) -> tuple[bytes, Look]:
-        payload, answer = await self._exchange(ApiKey.METADATA, METADATA_VERSION, _about(None), MetadataResponse)
-        return payload, _look_of(answer)
+    async def _fetch_all_metadata(self) -> tuple[bytes, ClusterMetadata]:
+        payload, answer = await self._exchange(
+            ApiKey.METADATA, METADATA_VERSION, _metadata_request(None), MetadataResponse
+        )
+        return payload, _parse_metadata(answer)
 
-    async def look_at(self, address: Address, topics: Iterable[str]) -> Look:
-        """What a certain broker knows of these topics. Raises ClusterUnreachable."""
-        request = _about(topics)
-        return _look_of(
+    async def metadata_from(self, address: Address, topics: Iterable[str]) -> ClusterMetadata:
+        """Metadata of these topics from a given broker. Raises ClusterUnreachable."""
+        request = _metadata_request(topics)
+        return _parse_metadata(
             await self.connections.call(address, ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
         )
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
-        """The explicit configs of topics, sorted by name; topics that are unknown are left out. Raises
-        ClusterUnreachable."""
-        wanted = tuple(configs_api.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
-        request, kind = configs_api.DescribeConfigsRequest(resources=wanted), configs_api.DescribeConfigsResponse
+        """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
+        resources = tuple(configs.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
+        request, kind = configs.DescribeConfigsRequest(resources=resources), configs.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
         return {
             TopicName(result.resource_name): tuple(
@@ -179,65 +210,66 @@ class ClusterLink:
         }
 
     async def cordoned(self, address: Address) -> dict[str, bool]:
-        """The online log directories of a broker, and whether each is cordoned (KIP-1066); none where brokers do not
-        say. Raises ClusterUnreachable."""
+        """The online log directories of a broker, each with whether it is cordoned (KIP-1066). Empty for brokers too
+        old to report that. Raises ClusterUnreachable."""
         key = ApiKey.DESCRIBE_LOG_DIRS
         if not any(each.api_key == key and each.max_version >= LOG_DIRS_VERSION for each in self.spoken.api_keys):
             return {}
-        request, kind = log_dirs.DescribeLogDirsRequest(topics=()), log_dirs.DescribeLogDirsResponse
+        request, kind = clients.DescribeLogDirsRequest(topics=()), clients.DescribeLogDirsResponse
         answer = await self.connections.call(address, key, LOG_DIRS_VERSION, request, kind)
         return {each.log_dir: each.is_cordoned for each in answer.results if not each.error_code}
 
-    async def ask_versions(self) -> None:
-        """Learn which APIs brokers speak, and their features. Raises ClusterUnreachable."""
+    async def refresh_api_versions(self) -> None:
+        """Fetch the APIs and features of a broker. Raises ClusterUnreachable."""
         request, answer = (
             ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"),
             ApiVersionsResponse,
         )
         _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, answer)
 
-    async def pass_on(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
-        """A client's request, byte for byte, to a broker, or to the one at an address, and its answer. Raises
+    async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
+        """Forward a client's request unchanged to a broker, or to the one at `to`, and return the response. Raises
         ClusterUnreachable."""
-        return await self.connections.exchange(to or self._first(), payload, within_s)
+        return await self.connections.exchange(to or self._address(), payload, within_s)
 
-    def _first(self) -> Address:
-        return self._favourite or (self._known or tuple(self._bootstrap))[0]
+    def _address(self) -> Address:
+        return self._preferred or (self._known or tuple(self._bootstrap))[0]
 
     async def _exchange(self, api_key: int, version: int, request: Message, answer: type[M]) -> tuple[bytes, M]:
-        """A request to the first broker that answers: the bytes of its answer, and the message in them."""
+        """Send a request to the first broker that answers. Returns the response bytes and the decoded message."""
         frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)[4:]
         why: list[str] = []
         for address in dict.fromkeys(
-            (*((self._favourite,) if self._favourite else ()), *self._known, *self._bootstrap)
+            (*((self._preferred,) if self._preferred else ()), *self._known, *self._bootstrap)
         ):
             try:
                 payload = await self.connections.exchange(address, frame)
-                message = decoded(api_key, version, payload, answer, address)
+                message = decode_message(api_key, version, payload, answer, address)
             except ClusterUnreachable as unreachable:
-                self._favourite = None
+                self._preferred = None
                 why.append(str(unreachable))
                 continue
-            self._favourite = address
+            self._preferred = address
             if isinstance(message, MetadataResponse) and message.brokers:
                 self._known = tuple((broker.host, broker.port) for broker in message.brokers)
             return payload, message
         raise ClusterUnreachable("; ".join(why))
 
-    # --- changes: None when done, else why not
+    # --- changes: None if applied, else the refusal
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
-        """Create topics, or only see whether they could be. Those of different requests, which only happen to be
-        tried together, are not held to the limit of one request."""
+        """Create or validate topics. Topics of different requests that are only batched here do not share one request's
+        limit."""
         refusals: dict[str, Refusal | None] = {}
-        for some in within_limit(topics):
+        for batch in split_by_limit(topics):
             times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
-            begin = partial(self._admin.create_topics, some, **times, validate_only=validate_only)
-            refusals |= await self._all([topic.topic for topic in some], begin)
+            begin = partial(self._admin.create_topics, batch, **times, validate_only=validate_only)
+            refusals |= await self._all([topic.topic for topic in batch], begin)
         return refusals
 
-    async def grow(self, topics: Sequence[NewPartitions], validate_only: bool = False) -> dict[str, Refusal | None]:
-        """Add partitions, or only see whether they could be."""
+    async def add_partitions(
+        self, topics: Sequence[NewPartitions], validate_only: bool = False
+    ) -> dict[str, Refusal | None]:
         return await self._all(
             [topic.topic for topic in topics],
             lambda: self._admin.create_partitions(
@@ -246,7 +278,7 @@ class ClusterLink:
         )
 
     async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
-        """Delete topics in the cluster; by name what it refused, None for those deleted."""
+        """Delete topics. Returns the refusal by name, None for deleted topics."""
         return await self._all(
             names,
             lambda: self._admin.delete_topics(list(names), operation_timeout=OPERATION_S, request_timeout=REQUEST_S),
@@ -255,7 +287,7 @@ class ClusterLink:
     async def alter_configs(
         self, name: str, puts: Mapping[str, str], deletes: Iterable[str], validate_only: bool = False
     ) -> Refusal | None:
-        """Set and delete explicit configs of a topic, or only see whether that could be."""
+        """Set and delete explicit configs of a topic, or only validate that."""
         steps = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in puts.items()]
         steps += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes]
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
@@ -268,15 +300,15 @@ class ClusterLink:
         return done[name]
 
     async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
-        """Give partitions of a topic other replicas (KIP-455). Raises ClusterUnreachable."""
+        """Reassign partitions of a topic (KIP-455). Raises ClusterUnreachable."""
         partitions = tuple(
-            reassignments.ReassignablePartition(partition_index=index, replicas=ids)
+            topics_messages.ReassignablePartition(partition_index=index, replicas=ids)
             for index, ids in sorted(replicas.items())
         )
-        topic = reassignments.ReassignableTopic(name=name, partitions=partitions)
-        request = reassignments.AlterPartitionReassignmentsRequest(topics=(topic,))
-        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassignments.AlterPartitionReassignmentsResponse
-        answer = await self.connections.call(self._first(), key, REASSIGNMENTS_VERSION, request, kind)
+        topic = topics_messages.ReassignableTopic(name=name, partitions=partitions)
+        request = topics_messages.AlterPartitionReassignmentsRequest(topics=(topic,))
+        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics_messages.AlterPartitionReassignmentsResponse
+        answer = await self.connections.call(self._address(), key, REASSIGNMENTS_VERSION, request, kind)
         each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
         errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]
         return _refusal(KafkaError(*errors[0])) if errors else None
@@ -299,37 +331,37 @@ class ClusterLink:
         return refusals
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     host, _, port = text.strip().rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _silent_logger() -> logging.Logger:
-    """librdkafka logs each lost connection; the fleet logs trouble once, in its own words."""
+    """librdkafka logs each lost connection; `TargetCluster` logs the outage once."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
 
 
-def _about(topics: Iterable[str] | None) -> MetadataRequest:
+def _metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
     named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
     return MetadataRequest(topics=named, allow_auto_topic_creation=False)
 
 
-def _look_of(answer: MetadataResponse) -> Look:
+def _parse_metadata(answer: MetadataResponse) -> ClusterMetadata:
     brokers = tuple(SeenBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers)
-    known = (_topic_of(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
-    return Look(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
+    known = (_parse_topic(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
+    return ClusterMetadata(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
 
 
-def _topic_of(topic: TopicAnswer) -> SeenTopic:
+def _parse_topic(topic: TopicAnswer) -> SeenTopic:
     ordered = sorted(topic.partitions, key=lambda one: one.partition_index)
     return SeenTopic(
         TopicName(topic.name or ""),
         TopicId(topic.topic_id),
         tuple(
-            SeenPartition(
+            ObservedPartition(
                 tuple(map(BrokerId, one.replica_nodes)),
                 tuple(map(BrokerId, one.isr_nodes)),
                 BrokerId(one.leader_id),
@@ -348,10 +380,9 @@ def _refusal(error: KafkaError) -> Refusal:
     return Refusal(code, error.str(), code in _RETRIABLE)
 
 
-def within_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
-    """Topics with explicit replicas, in requests of no more than Kafka writes for one: a record for each topic,
-    partition and config. One that is too large by itself gets a request of its own, so that only it is refused.
-    """
+def split_by_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
+    """Split topics into requests within Kafka's limit, which counts a record for each topic, partition and config. A
+    topic over the limit gets its own request, so that only that topic is refused."""
     requests: list[list[NewTopic]] = []
     room = 0
     for topic in topics:

@@ -1,1 +1,1 @@
-"""Real brokers that take Topicwright for their KRaft controller."""
+"""Kafka brokers in KRaft mode, with Topicwright as their controller."""

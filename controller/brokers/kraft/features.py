@@ -1,4 +1,5 @@
-"""Levels of features: what this controller works with, what goes with a metadata.version, what all brokers share."""
+"""Feature levels: those that this controller supports, those that go with a metadata.version, and those that all
+brokers share."""
 
 from __future__ import annotations
 
@@ -8,29 +9,29 @@ from typing import Final
 import msgspec
 
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
-from controller.kafka.messages.api_versions import SupportedFeatureKey
+from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.machine.state import Broker
 
 KRAFT_VERSION: Final = "kraft.version"
 PRIORITY: Final = "topicwright.priority"
-"""Shown as a feature by voters of Topicwright, to whoever connects: from level 1 to one above what they have."""
+"""Topicwright voters report their leader priority as a feature: from level 1 to one above the priority."""
 METADATA_VERSION_MIN: Final = 17
-"""3.7-IV2: from here on replicas have directories. Brokers of 3.7 and of 4.4 both work with levels from 17 to 19."""
+"""3.7-IV2, the first level with directories. Brokers of 3.7 and of 4.4 both support levels 17 to 19."""
 METADATA_VERSION_MAX: Final = 33
 """4.4-IV2, the newest level of Kafka 4.4."""
 METADATA_VERSION_SHARED: Final = 19
-"""3.7-IV4: the highest level that brokers of 3.7 to 4.4 all support."""
+"""3.7-IV4, the highest level that all brokers from 3.7 to 4.4 support."""
 
 Features = tuple[tuple[str, int], ...]
 
 
 class FeatureRange(msgspec.Struct, frozen=True):
-    """The levels of a feature that this controller works with, and from which metadata.version on one is set."""
+    """The supported levels of a feature."""
 
     lowest: int
     highest: int
     since: tuple[tuple[int, int], ...] = ()
-    """(metadata.version, level) pairs, as Kafka's own tool sets them when it formats a cluster."""
+    """(metadata.version, level) pairs, as Kafka's storage tool sets them when it formats a cluster."""
 
 
 SUPPORTED: Final[dict[str, FeatureRange]] = {
@@ -45,28 +46,27 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
 
 
 def priority_of(features: Iterable[SupportedFeatureKey]) -> int | None:
-    """How much a controller that shows these features wants to lead; None of Kafka's own."""
+    """The leader priority of a controller with these features; None for Kafka's own."""
     return next((each.max_version - 1 for each in features if each.name == PRIORITY), None)
 
 
-def unsupported(features: Features) -> str | None:
-    """The first feature with a level that this controller does not work with, and what it works with; None if it works
-    with all of them."""
+def unsupported_feature(features: Features) -> str | None:
+    """An error for the first unsupported feature level; None if all are supported."""
     if (level := dict(features).get(METADATA_VERSION_FEATURE, 0)) < METADATA_VERSION_MIN:
         return (
-            f"metadata.version is {level}, and has to be {METADATA_VERSION_MIN} (3.7) or higher: "
+            f"metadata.version is {level}; it must be {METADATA_VERSION_MIN} (3.7) or higher: "
             "raise it with kafka-features.sh first"
         )
     for name, level in features:
         known = SUPPORTED.get(name)
         if known is None or not known.lowest <= level <= known.highest:
-            allowed = "is not known" if known is None else f"is supported from {known.lowest} to {known.highest}"
-            return f"feature {name} has level {level}, and {allowed}"
+            allowed = "is unknown" if known is None else f"is not supported; allowed: {known.lowest} to {known.highest}"
+            return f"feature {name} has level {level}, which {allowed}"
     return None
 
 
 def features_at(metadata_version: int, brokers: Iterable[Broker] = ()) -> Features:
-    """The features of a cluster at this level, as far as all these brokers support them; sorted by name."""
+    """The features of a cluster at this level, as far as all brokers support them; sorted by name."""
     known = tuple(brokers)
     features = {METADATA_VERSION_FEATURE: metadata_version}
     for name, each in SUPPORTED.items():
@@ -77,7 +77,7 @@ def features_at(metadata_version: int, brokers: Iterable[Broker] = ()) -> Featur
 
 
 def shared_metadata_version(brokers: Iterable[Broker]) -> int | None:
-    """The highest metadata.version that all these brokers and this controller work with; None if there is none."""
+    """The highest metadata.version that all brokers and this controller support; None if there is none."""
     lowest, highest = METADATA_VERSION_MIN, METADATA_VERSION_MAX
     for broker in brokers:
         for feature in broker.features:

@@ -1,48 +1,232 @@
-"""When a broker has applied a topic's creation, and serves as leader of its partitions.
+"""When brokers have applied a topic's creation, and serve as leaders of its partitions.
 
-A broker that has fetched the records may not have applied them yet, and its heartbeats, which say what it has applied,
-come every two seconds. So, as soon as it has fetched them, the broker is probed: for the metadata of the newest topic
-that waits, which shows that it has applied all up to there, and for offsets of the partitions that it leads. Until it
-answers well it is probed again, every few milliseconds. What a heartbeat says in the meantime counts as well.
+Heartbeats tell what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
+the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
+leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
+PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, heartbeats must do.
 
-Brokers are probed on a PLAINTEXT listener; without one, or where an authorizer refuses, heartbeats have to do.
+Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
+commit is enough. After a short time a confirmation is submitted alone, to show how far a create has come.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
-from controller.brokers.kraft.broker_probe import BrokerConnection, Unanswered
-from controller.brokers.port import CommandSink
+from controller.brokers.cluster import connections
+from controller.brokers.cluster.connections import ClusterUnreachable, M
+from controller.brokers.cluster.security import Security
+from controller.brokers.port import CommandSink, stamp
+from controller.kafka.messages import ApiKey, Message, clients
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.machine.commands.commands import ConfirmMetadata
+from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
 
+METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
+"""Request versions that brokers from 3.7 to 4.4 support."""
+TIMEOUT_S: Final = 2.0
+"""Includes connecting. As long as the heartbeat interval: after that heartbeats must do."""
+RESPONSE_BYTES_MAX: Final = 16 << 20
+"""Metadata of one topic with 100,000 partitions takes less."""
+_LATEST: Final = -1
+_DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class ProbeFailed(Exception):
+    """The broker was unreachable or denied the probe; the message says why."""
+
+
+class BrokerProbe:
+    """A connection to one broker, opened when first needed and used by one task at a time."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._connection: connections.BrokerConnection | None = None
+
+    async def knows(self, topic: str) -> bool:
+        """True if the broker's metadata has the topic. Raises ProbeFailed."""
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
+        response = await self._send(ApiKey.METADATA, METADATA_VERSION, request, MetadataResponse)
+        code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _is_success(code) and bool(response.topics[0].partitions)
+
+    async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
+        """True if the broker serves as leader of all these partitions. Raises ProbeFailed."""
+        topics = tuple(
+            clients.ListOffsetsTopic(
+                name=name,
+                partitions=tuple(
+                    clients.ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes
+                ),
+            )
+            for name, indexes in partitions.items()
+        )
+        request = clients.ListOffsetsRequest(replica_id=-1, topics=topics)
+        kind = clients.ListOffsetsResponse
+        response = await self._send(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION, request, kind)
+        return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
+
+    def close(self) -> None:
+        """Close the connection; the next request opens a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _send(self, key: ApiKey, version: int, request: Message, response: type[M]) -> M:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                if self._connection is None:
+                    address = self.endpoint.host, self.endpoint.port
+                    self._connection = await connections.BrokerConnection.open(address, Security(), RESPONSE_BYTES_MAX)
+                return await self._connection.call(key, version, request, response)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ClusterUnreachable):
+                raise ProbeFailed(str(error)) from None
+            if isinstance(error, TimeoutError):
+                raise ProbeFailed(f"{self.endpoint.host}:{self.endpoint.port} does not answer") from None
+            raise
+
+
+def _is_success(code: int) -> bool:
+    """Raises ProbeFailed for errors that a retry does not cure."""
+    if code in _DENIED:
+        raise ProbeFailed(f"the broker denies the probe (error {code})")
+    return code == 0
+
+
+GATHER_S: Final = 0.1
+"""How long a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
+MARKS_MAX: Final = 10_000
+"""Commits whose end in the metadata log is remembered: some hundred kilobytes."""
+
+
+class AppliedOffsets:
+    """Maps metadata log offsets to event offsets: a pair for each commit, its end in the metadata log and its newest
+    event."""
+
+    def __init__(self, end: int, offset: Offset) -> None:
+        self._ends = [end]
+        self._offsets = [offset]
+
+    def record(self, end: int, offset: Offset) -> None:
+        """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
+        if end == self._ends[-1]:
+            self._offsets[-1] = offset
+            return
+        self._ends.append(end)
+        self._offsets.append(offset)
+        if len(self._ends) > MARKS_MAX:
+            del self._ends[: MARKS_MAX // 2], self._offsets[: MARKS_MAX // 2]
+
+    def event_at(self, end: int) -> Offset:
+        """The newest event below `end` in the metadata log; -1 if it is too old to be known."""
+        index = bisect_right(self._ends, end) - 1
+        return self._offsets[index] if index >= 0 else Offset(-1)
+
+
+class Confirmations:
+    """Gathers the brokers' confirmations. `end` is the end of the metadata log."""
+
+    def __init__(self, controller: CommandSink, end: int) -> None:
+        self._controller = controller
+        self._applied = AppliedOffsets(end, controller.last_offset)
+        self._submitted: dict[BrokerId, Offset] = {}
+        self._confirmed: dict[BrokerId, Offset] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def record(self, end: int, offset: Offset) -> None:
+        """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
+        self._applied.record(end, offset)
+
+    def confirm_applied(self, broker_id: BrokerId, end: int) -> None:
+        """A broker has applied the metadata log below `end`."""
+        self.confirm(broker_id, self._applied.event_at(end))
+
+    def confirm(self, broker_id: BrokerId, offset: Offset) -> None:
+        """A broker has applied all events up to `offset`; ignored if no topic waits."""
+        if offset <= self._reach(broker_id) or not self._controller.has_pending_creates():
+            return
+        self._confirmed[broker_id] = offset
+        live = self._controller.store.durable_cluster.live
+        reached = min(map(self._reach, live), default=Offset(-1))
+        fresh = [each for each in live if self._submitted.get(each, -1) < reached]
+        if fresh:
+            self._submit(dict.fromkeys(fresh, reached))
+        if self._confirmed and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._on_timer)
+
+    def _reach(self, broker_id: BrokerId) -> Offset:
+        return max(self._confirmed.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """A broker came or went: its confirmations no longer count."""
+        self._submitted.pop(broker_id, None)
+        self._confirmed.pop(broker_id, None)
+
+    def restart(self, end: int) -> None:
+        self._applied = AppliedOffsets(end, self._controller.last_offset)
+        self.clear()
+
+    def clear(self) -> None:
+        self._submitted.clear()
+        self._confirmed.clear()
+        self._stop_timer()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._confirmed:
+            self._submit(dict(self._confirmed))
+
+    def _submit(self, reached: dict[BrokerId, Offset]) -> None:
+        """Submit one command for each reached offset; later confirmations stay."""
+        for offset in sorted(set(reached.values())):
+            brokers = tuple(sorted(broker_id for broker_id, each in reached.items() if each == offset))
+            after = min(self._submitted.get(broker_id, Offset(-1)) for broker_id in brokers)
+            stamped = stamp(self._controller, "kraft")
+            self._controller.submit_internal(ConfirmMetadata(**stamped, brokers=brokers, offset=offset, after=after))
+            for broker_id in brokers:
+                self._submitted[broker_id] = offset
+                if self._confirmed[broker_id] <= offset:
+                    del self._confirmed[broker_id]
+        if not self._confirmed:
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
 FIRST_PAUSE_S: Final = 0.003
-"""A broker applies what it has fetched within a few milliseconds."""
-PAUSE_GROWTH: Final = 1.2  # probes back off from a broker that is not there yet
-PAUSE_S_MAX: Final = 0.05  # so late, at most, is a leader seen to serve
+"""A broker applies fetched records within a few milliseconds."""
+PAUSE_GROWTH: Final = 1.2  # backs off from a broker that has not started yet
+PAUSE_S_MAX: Final = 0.05  # the longest delay until a serving leader is noticed
 PLAINTEXT: Final = 0
 """Kafka's number of the security protocol."""
 WAITED_MAX: Final = 10_000
-"""Commits with creations that brokers are probed for; those before are left to the heartbeats."""
+"""Commits with creations that are probed; older ones are left to heartbeats."""
 WAIT_S: Final = 0.5
-"""How long a broker that has nothing to be probed for is waited for at a time."""
+"""How long an idle probe task waits at a time."""
 IDLE_S: Final = 10.0
-"""How long a connection without use is kept: topics are often created in a row."""
+"""How long an unused connection stays open: topics are often created in a row."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
-class Waited(msgspec.Struct, frozen=True):
-    """Topics that wait to be complete, created with one commit: its newest event, and where the metadata log ended."""
+class AwaitedTopics(msgspec.Struct, frozen=True):
+    """Incomplete topics of one commit, with its newest event and its end in the metadata log."""
 
     offset: Offset
     end: int
@@ -50,22 +234,19 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 class Readiness:
-    """Probes the brokers for topics that wait. One task a broker, there only while there is something to probe.
+    """Probes brokers for incomplete topics. A broker has a task only while there is something to probe.
 
-    `fetched` gives up to where a broker has fetched the metadata log; `confirm` takes that it has applied all events up
-    to an offset.
+    `fetched` returns the offset up to which a broker has fetched the metadata log. `confirm` is called when a broker
+    has applied all events up to an offset.
     """
 
     def __init__(
-        self,
-        controller: CommandSink,
-        fetched: Callable[[BrokerId], int],
-        confirm: Callable[[BrokerId, Offset], None],
+        self, controller: CommandSink, fetched: Callable[[BrokerId], int], confirm: Callable[[BrokerId, Offset], None]
     ) -> None:
         self._controller = controller
         self._fetched_by = fetched
         self._confirm = confirm
-        self._waiting: deque[Waited] = deque(maxlen=WAITED_MAX)
+        self._waiting: deque[AwaitedTopics] = deque(maxlen=WAITED_MAX)
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._fetched: dict[BrokerId, asyncio.Event] = {}
 
@@ -73,11 +254,11 @@ class Readiness:
     def _cluster(self) -> Cluster:
         return self._controller.store.durable_cluster
 
-    def learn(self, records: Sequence[Recorded], end: int) -> None:
-        """Probe for the topics that were created with these events, after which the metadata log ends at `end`."""
+    def on_events(self, records: Sequence[Recorded], end: int) -> None:
+        """Probe for topics created by these events. `end` is the end of the metadata log with them."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:
-            self._waiting.append(Waited(records[-1].offset, end, names))
+            self._waiting.append(AwaitedTopics(records[-1].offset, end, names))
             for broker_id in self._cluster.live:
                 self._begin(broker_id)
 
@@ -88,11 +269,10 @@ class Readiness:
             event.set()
 
     def resume(self) -> None:
-        """Forget what waits: the heartbeats will show it."""
+        """Forget all waiting topics; heartbeats will report them."""
         self._waiting.clear()
 
     async def stop(self) -> None:
-        """End all probing."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -108,8 +288,8 @@ class Readiness:
         del self._tasks[broker_id], self._fetched[broker_id]
 
     async def _follow(self, broker_id: BrokerId) -> None:
-        """Probe one broker until it has applied all that waits, then for a while keep the connection for more."""
-        connection: BrokerConnection | None = None
+        """Probe a broker until it has applied everything, then keep the connection open for a while."""
+        connection: BrokerProbe | None = None
         try:
             idle_s = 0.0
             done = Offset(-1)
@@ -126,14 +306,14 @@ class Readiness:
                     idle_s = 0.0
                 elif not await self._more(broker_id):
                     idle_s += WAIT_S
-        except Unanswered as why:
-            logger.info("broker not probed: its heartbeats say what it has applied", broker=broker_id, why=str(why))
+        except ProbeFailed as why:
+            logger.info("broker cannot be probed; relying on its heartbeats", broker=broker_id, why=str(why))
         finally:
             if connection is not None:
                 connection.close()
 
-    def _next(self, broker_id: BrokerId, done: Offset) -> list[Waited]:
-        """What the broker has fetched and was not probed for."""
+    def _next(self, broker_id: BrokerId, done: Offset) -> list[AwaitedTopics]:
+        """The fetched commits that the broker was not probed for yet."""
         fetched = self._fetched_by(broker_id)
         return [waited for waited in self._waiting if waited.offset > done and waited.end <= fetched]
 
@@ -146,7 +326,7 @@ class Readiness:
             return False
         return True
 
-    async def _probe(self, connection: BrokerConnection, broker_id: BrokerId, waited: list[Waited]) -> Offset:
+    async def _probe(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> Offset:
         pause_s = FIRST_PAUSE_S
         newest = waited[-1]
         while not await self._serves(connection, broker_id, waited):
@@ -157,11 +337,11 @@ class Readiness:
         self._confirm(broker_id, newest.offset)
         return newest.offset
 
-    async def _serves(self, connection: BrokerConnection, broker_id: BrokerId, waited: list[Waited]) -> bool:
-        """Whether the broker knows these topics, and serves where it is to lead."""
+    async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
+        """True if the broker knows these topics and serves where it leads."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
-        except LogClosed:  # it is being recovered
+        except LogClosed:  # during recovery
             return False
         there = [topic for topic in topics if topic is not None]
         if not there:
@@ -177,14 +357,14 @@ class Readiness:
 
 
 def _plaintext_of(broker: Broker) -> Endpoint | None:
-    """Where a broker can be probed: its first PLAINTEXT listener."""
+    """The broker's first PLAINTEXT listener."""
     for endpoint, protocol in zip(broker.endpoints, broker.security_protocols, strict=False):
         if protocol == PLAINTEXT:
             return endpoint
     return None
 
 
-def _replaced(connection: BrokerConnection | None, endpoint: Endpoint) -> BrokerConnection:
+def _replaced(connection: BrokerProbe | None, endpoint: Endpoint) -> BrokerProbe:
     if connection is not None:
         connection.close()
-    return BrokerConnection(endpoint)
+    return BrokerProbe(endpoint)

@@ -1,7 +1,8 @@
-"""A broker reports in: the checks of `ClusterControlManager.registerBroker`, and the command that follows (KIP-631).
+"""Registration of brokers: the checks of `ClusterControlManager.registerBroker` (KIP-631).
 
-Controllers report in as well (KIP-919); what they report is in the metadata log alone, where Kafka's leader looks for
-it before it raises a feature."""
+Controllers register too (KIP-919). Their registrations are in the metadata log only; Kafka's leader reads them before
+it raises a feature.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from controller.brokers.kraft.features import SUPPORTED
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.raft.voters import Voter
-from controller.kafka.messages import controller_registration as controllers
-from controller.kafka.messages.broker_registration import BrokerRegistrationRequest
+from controller.kafka.messages import cluster as cluster_messages
+from controller.kafka.messages.cluster import BrokerRegistrationRequest
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from events.catalog import BrokerDetails, Endpoint, SupportedFeature
@@ -24,13 +26,13 @@ OLDEST_METADATA_VERSION = 1
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(100))
 """As Kafka's `DirectoryId.reserved`."""
 NAMED_MAX = 100
-"""Listeners, or features, of one node; Kafka's have a few of each."""
+"""Listeners or features of one node; Kafka nodes have a few of each."""
 DIRECTORIES_MAX = 256
-"""Log directories of one broker: those of all brokers are compared, and each partition's is looked for among them."""
+"""Log directories of one broker. Those of all brokers are compared, and each partition's is searched among them."""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a broker may not register: Kafka's code, and the reason to log."""
+    """Why a broker may not register: Kafka's error code, and the reason for the log."""
 
     code: ErrorCode
     why: str
@@ -39,42 +41,38 @@ class Refused(msgspec.Struct, frozen=True):
 def refusal(
     request: BrokerRegistrationRequest, cluster: Cluster, cluster_id: str, *, has_session: bool
 ) -> Refused | None:
-    """Why this registration is refused; None if it is not. `has_session` says that the broker's id is heard of."""
+    """Why a registration is refused; None if it is accepted. `has_session` is true if the id was heard of within the
+    session timeout."""
     if request.cluster_id != cluster_id:
         return Refused(
-            ErrorCode.INCONSISTENT_CLUSTER_ID, f"it belongs to cluster {request.cluster_id}, this is {cluster_id}"
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the broker belongs to cluster {request.cluster_id}, not to {cluster_id}",
         )
     known = cluster.brokers.get(BrokerId(request.broker_id))
     if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
         return Refused(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "another broker with this id is alive, or was until a moment ago: it may register when that one's "
-            "session has ended",
+            "another broker with this id has a session: register again when the session session has ended",
         )
     if request.is_migrating_zk_broker:
-        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers that still use ZooKeeper cannot register")
+        return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")
     return (
         _out_of_bounds(request)
         or _bad_directories(request, cluster.brokers.values())
-        or _bad_listeners(request)
         or _unsupported(request, dict(cluster.features))
     )
 
 
 def _out_of_bounds(request: BrokerRegistrationRequest) -> Refused | None:
     if request.broker_id < 0:
-        return Refused(ErrorCode.INVALID_REGISTRATION, f"no broker has the id {request.broker_id}")
+        return Refused(ErrorCode.INVALID_REGISTRATION, f"invalid broker id {request.broker_id}")
+    if not request.listeners:
+        return Refused(ErrorCode.INVALID_REGISTRATION, "the broker has no listeners")
     if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(request.log_dirs) > DIRECTORIES_MAX:
         return Refused(
             ErrorCode.INVALID_REGISTRATION,
             f"more than {NAMED_MAX} listeners or features, or more than {DIRECTORIES_MAX} log directories",
         )
-    return None
-
-
-def _bad_listeners(request: BrokerRegistrationRequest) -> Refused | None:
-    if not request.listeners:
-        return Refused(ErrorCode.INVALID_REGISTRATION, "it has no listeners")
     return None
 
 
@@ -101,13 +99,12 @@ def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int
     for name, level in sorted(finalized.items()):
         lowest, highest = ranges.get(name, (0, 0))
         if level and not lowest <= level <= highest:
-            why = f"it supports {name} {lowest} to {highest}, and the cluster has {level}"
+            why = f"the broker supports {name} {lowest} to {highest}; the cluster has level {level}"
             return Refused(ErrorCode.UNSUPPORTED_VERSION, why)
     return None
 
 
 def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDetails:
-    """What is recorded of a broker beside its endpoints."""
     return BrokerDetails(
         tuple(each.security_protocol for each in request.listeners),
         tuple(
@@ -120,30 +117,29 @@ def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDeta
 
 
 def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
-    """Where a broker listens."""
     return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
 
 
 def controller_registration(
     me: Voter, incarnation: bytes, security_protocol: int
-) -> controllers.ControllerRegistrationRequest:
-    """What a controller reports: where it listens, and which features it works with."""
-    return controllers.ControllerRegistrationRequest(
+) -> cluster_messages.ControllerRegistrationRequest:
+    """The registration request of this controller: its listeners and supported features."""
+    return cluster_messages.ControllerRegistrationRequest(
         controller_id=me.id,
         incarnation_id=incarnation,
         listeners=tuple(
-            controllers.Listener(name=each.name, host=each.host, port=each.port, security_protocol=security_protocol)
+            Listener(name=each.name, host=each.host, port=each.port, security_protocol=security_protocol)
             for each in me.listeners
         ),
         features=tuple(
-            controllers.Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
+            Feature(name=name, min_supported_version=each.lowest, max_supported_version=each.highest)
             for name, each in sorted(SUPPORTED.items())
         ),
     )
 
 
-def controller_record(request: controllers.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
-    """The record of the metadata log that says so."""
+def controller_record(request: cluster_messages.ControllerRegistrationRequest) -> kinds.RegisterControllerRecord:
+    """The metadata record of a controller's registration."""
     return kinds.RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

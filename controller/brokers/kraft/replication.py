@@ -1,10 +1,9 @@
-"""Commits through the quorum: its log is the write-ahead log, and the event log is what of it is committed.
+"""Commits through the quorum: its log is the write-ahead log, and the event log holds what is committed in it.
 
-Who leads appends the batches of a commit (see `log.projector`) and waits for the high watermark to pass them; only then
-are its events and its state written to the event log, in one write that needs no flush of its own: after a power cut it
-is made again from the batches. Who follows writes the same events, from the batches, as they are committed
-(`following`). Both keep with them up to where the metadata log is in the event log, so each batch is taken once, over
-any crash.
+A leader appends the batches of a commit (`log.projector`) and waits until the high watermark passes them. Only then
+does it write the events and state to the event log, in one write without a flush: after a power failure the batches
+restore it. A follower writes the same events from committed batches (`following`). Both store the applied metadata log
+offset with the events, so that each batch is applied exactly once across crashes.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from typing import Final
 
 import structlog
 
+from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
 from controller.brokers.kraft.following import Following
-from controller.brokers.kraft.heads import Heads
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
-from controller.brokers.kraft.missed import EventPages, missed_events
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -30,7 +28,7 @@ from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleCh
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.port import LeadLost
-from controller.machine.state import Quorum as Known
+from controller.machine.state import QuorumLeader as Known
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, EventLog, LogDiskFull, LogError
 from projections.store.recorder import Recorder
@@ -40,55 +38,48 @@ FLUSHED_EVERY_S: Final = 0.2
 logger = structlog.get_logger("topicwright.quorum")
 
 
-def wants_lead(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
-    """Whether a voter of this priority claims the lead from who leads now. `known` is the newest epoch of which it is
-    known how much its leader wants to lead. Nothing is known of one that began below a snapshot, which does not say
-    it: then the lead is claimed, and a leader who wants it more takes it again."""
+def wants_leadership(known: Known | None, epoch: int, snapshot: SnapshotId | None, priority: int) -> bool:
+    """True if a voter of this priority asks the current leader for a transfer. `known` is the newest epoch with a known
+    leader priority. An epoch that began below a snapshot has an unknown priority: then the voter asks, and a leader
+    with a higher priority takes leadership back."""
     if known is not None and known.leader_epoch == epoch:
         return known.priority < priority
     return snapshot is not None and snapshot.epoch == epoch
 
 
 class QuorumReplication:
-    """The `Replication` of one event log. `first` is the event that an empty one begins with."""
+    """The `Replication` of one event log. `first` is the event that an empty log begins with."""
 
     def __init__(
-        self,
-        node: QuorumNode,
-        files: QuorumFiles,
-        log: EventLog,
-        projector: MetadataProjector,
-        first: SettingsChanged,
+        self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
-        self.on_lost = _nothing
+        self.on_lost: Callable[[], None] = lambda: None
         self.following = Following(files, log, projector, first)
-        self.following.missed = partial(missed_events, node, log)
-        self.heads = Heads(node, log)
-        self.following.on_root = self.heads.shown
+        self.following.fetch_missing = partial(fetch_missing_events, node, log)
+        self.tree_heads = TreeHeads(node, log)
+        self.following.on_root = self.tree_heads.compare
         self.pages = EventPages(log, files)
-        """The events, for voters that missed them."""
+        """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)
         self._files = files
         self._node, self._log, self._projector = node, log, projector
         self._led_epoch: int | None = None
-        """The epoch in which this node leads, once it has all that was committed before."""
+        """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
         node.wish(False)
         self._veto()
 
     @property
     def quorum(self) -> Quorum:
-        """The consensus."""
         return self._node.quorum
 
     @property
     def applied(self) -> int:
-        """All of the metadata log below this offset is in the event log."""
+        """The metadata log below this offset is in the event log."""
         return self.following.applied
 
     @property
     def leads(self) -> bool:
-        """Whether this process may decide."""
         return self._led_epoch == self.quorum.epoch and self._is_leader
 
     @property
@@ -96,44 +87,44 @@ class QuorumReplication:
         leader = self.quorum.leading
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
-    def note_role(self, role: RoleChanged) -> None:
-        """Role, epoch or leader changed."""
+    def on_role_changed(self, role: RoleChanged) -> None:
+        """Handle a change of role, epoch or leader."""
         self._node.wish(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None
             self.on_lost()
 
     def reload(self) -> None:
-        """Go on from where the event log is, which can be written."""
+        """Continue from the end of the event log, which is writable again."""
         self._led_epoch = None
         self.following.reload()
-        if not self.quorum.can_lead and not self.following.unfoldable and not self.heads.is_wrong:
+        if not self.quorum.can_lead and not self.following.unsupported and not self.tree_heads.is_minority:
             self._node.veto(True)
 
-    async def keep_flushed(self, flush: Callable[[], Awaitable[object]]) -> None:
-        """Make what is written durable soon, until cancelled: who reads the folder from outside sees what is."""
+    async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
+        """Flush new events soon, until cancelled: other processes read the data folder."""
         flushed = 0
         while True:
             await asyncio.sleep(FLUSHED_EVERY_S)
             if self._log.next_offset > flushed:
                 flushed = self._log.next_offset
-                with suppress(LogError):  # the next write fails, and is what is recovered from
+                with suppress(LogError):  # the next write fails too, and starts the recovery
                     await flush()
 
-    def note_applied(self) -> int:
-        """Write down up to where the metadata log is in the event log, also where nothing was decided since the last
-        event; returns it. Raises LogError."""
+    def record_applied(self) -> int:
+        """Record the applied metadata log offset, also where nothing was decided since the last event. Returns it.
+        Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
-            self._log.note({MARK: self._projector.note_applied(end)})
+            self._log.note({MARK: self._projector.record_applied(end)})
             self._projector.became_durable()
         return end
 
     async def commit(self, commit: Commit) -> None:
-        """Have a commit replicated, then written. Raises LeadLost, LogError. Where there is no room for it, somebody
-        else is to lead; where nobody else could, it has failed."""
+        """Replicate a commit, then write it. Raises LeadLost and LogError. Without disk space another voter must lead;
+        with no other voter the commit fails."""
         batches = self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries])
-        for_observers = any(len(records) > 1 for records in batches)  # more than the events
+        for_observers = any(len(records) > 1 for records in batches)  # more than the embedded events
         if not self.leads:
             raise LeadLost
         last = -1
@@ -141,18 +132,18 @@ class QuorumReplication:
             for records in batches:
                 last = self._node.append(records, for_observers=for_observers)
             await self._node.committed(last)
-        except (NotLeader, OSError) as failure:  # a disk that fails otherwise has ended the node, which has said why
+        except (NotLeader, OSError) as failure:  # after any other disk error the node has ended and logged why
             self._led_epoch = None
             if self.quorum.full is not None and not self.quorum.others:
                 raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
-        with self._or_let_others_lead():
+        with self._resign_on_log_error():
             self.following.write(commit)
         self.following.applied = last + 1
 
     @contextmanager
-    def _or_let_others_lead(self) -> Iterator[None]:
-        """Who cannot write the event log cannot decide."""
+    def _resign_on_log_error(self) -> Iterator[None]:
+        """A node that cannot write the event log cannot decide."""
         try:
             yield
         except LogError:
@@ -161,12 +152,12 @@ class QuorumReplication:
             raise
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
-        """Take the next of what is committed, as soon as there is any; None when this node `leads`, or `stopping` is
-        set. Raises LogError, BrokenBatch, CannotFold."""
+        """Apply the next committed events. Returns None when this node `leads` or `stopping` is set. Raises LogError,
+        BrokenBatch, RecordMismatch."""
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
-                with self._or_let_others_lead():
-                    records = await self.following.take(recorder, self.quorum.high_watermark)
+                with self._resign_on_log_error():
+                    records = await self.following.apply_next(recorder, self.quorum.high_watermark)
                 self._veto()
                 await asyncio.sleep(0)
                 if records:
@@ -177,29 +168,31 @@ class QuorumReplication:
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
                 return None
-            await self._something_new(stopping)
+            await self._wait_for_change(stopping)
         return None
 
     def _veto(self) -> None:
-        if self.following.unfoldable and self.quorum.can_lead:
-            logger.error("this node follows and votes, but will not lead", why=self.following.unfoldable)
+        if self.following.unsupported and self.quorum.can_lead:
+            logger.error(
+                "this node follows and votes, but will not lead: unsupported records", why=self.following.unsupported
+            )
             self._node.veto(False)
 
     def _wish(self, recorder: Recorder) -> None:
-        """Claim the lead from whoever is known to want it less, once all of the log is applied."""
+        """Ask for leadership once everything is applied, if the leader has a lower priority."""
         core = self.quorum
         self._node.wish(
-            wants_lead(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
+            wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
         )
 
     def _may_lead(self, quorum: Quorum) -> bool:
-        """Nothing may be under way, of a commit that failed half-way: it would be decided without."""
+        """No part of a failed commit may be in flight: it would be committed without being decided."""
         leader = quorum.leading
         is_all = quorum.high_watermark >= self._files.end
         return leader is not None and self._is_leader and leader.watermark >= 0 and is_all
 
     def _end_transaction(self) -> None:
-        """One that the leader before has left open does not count (KIP-868)."""
+        """Abort a transaction that the leader before left open (KIP-868)."""
         if self.following.transactions.begun_at is not None:
             reason = "another controller leads"
             try:
@@ -208,7 +201,7 @@ class QuorumReplication:
                 raise LogDiskFull(str(failure)) from failure
             self.following.transactions.abort()
 
-    async def _something_new(self, stopping: asyncio.Event) -> None:
+    async def _wait_for_change(self, stopping: asyncio.Event) -> None:
         def is_there(quorum: Quorum) -> bool:
             return self.applied < quorum.high_watermark or self._may_lead(quorum)
 
@@ -218,7 +211,3 @@ class QuorumReplication:
         finally:
             for each in waiting:
                 each.cancel()
-
-
-def _nothing() -> None:
-    return None

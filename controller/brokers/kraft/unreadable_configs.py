@@ -1,7 +1,7 @@
-"""The config values in the metadata log that Kafka cannot read, found before a Kafka voter has to lead with them.
+"""Finds config values in the metadata log that Kafka cannot read, before a Kafka voter has to lead with them.
 
-Each is warned of by name, with the command that repairs it, when this process starts or meets it, and again when it
-begins to lead. The metric `topicwright_configs_unreadable` counts them.
+Each is logged with the command that repairs it, when it is found and again when this process becomes leader. The metric
+`topicwright_configs_unreadable` counts them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from controller.brokers.port import CommandSink
-from controller.machine.configs.unreadable import TOPICS, repair, unreadable
+from controller.machine.configs.changes import TOPICS, repair, unreadable
 from events.catalog import (
     Configs,
     Event,
@@ -29,63 +29,61 @@ from events.logs.log import LogClosed
 from projections.store.store import TopicStore, topic_slices
 
 NAMED_MAX: Final = 20
-"""How many are named when this process begins to lead; each was named when it was met."""
+"""How many are logged when this process becomes leader; each was logged when it was found."""
 RECOVERY_S: Final = 1.0
-"""How long a log that is being recovered is left alone."""
+"""How long to wait while the log is recovered."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
 class UnreadableConfigs:
-    """Those of one cluster, kept up to date event by event."""
+    """The unreadable configs of one cluster, updated with each event."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Configs] = {}
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return sum(map(len, self._found.values()))
 
     async def scan(self, controller: CommandSink) -> None:
-        """Find those that the log has from before this process."""
+        """Find those already in the log."""
         while True:
             try:
                 for _ in self.walk(lambda: controller.store):
                     await asyncio.sleep(0)
-            except LogClosed:  # it is being recovered
+            except LogClosed:  # during recovery
                 await asyncio.sleep(RECOVERY_S)
             else:
                 return
 
     def walk(self, store: Callable[[], TopicStore]) -> Iterator[None]:
-        """Look through all that is durable, a slice a step."""
+        """Check everything durable, one slice a step."""
         for (kind, name), configs in store().durable_cluster.resource_configs:
-            self._note(kind, name, configs)
+            self._update(kind, name, configs)
         for topics in topic_slices(store):
             for topic in topics:
-                self._note(TOPICS, topic.name, topic.configs)
+                self._update(TOPICS, topic.name, topic.configs)
             yield
 
-    def take(self, event: Event) -> None:
-        """Take note of a committed event."""
+    def on_event(self, event: Event) -> None:
         match event:
             case TopicCreated() | TopicDiscovered() | TopicConfigsChanged():
-                self._note(TOPICS, event.topic, event.configs)
+                self._update(TOPICS, event.topic, event.configs)
             case TopicDeleted() | TopicVanished():
                 self._found.pop((TOPICS, event.topic), None)
             case ResourceConfigsChanged():
-                self._note(event.kind, event.name, event.configs)
+                self._update(event.kind, event.name, event.configs)
 
     def warn(self) -> None:
-        """Name them again: this process leads, and a Kafka voter may lead next."""
+        """Log them again: a Kafka voter may lead next."""
         if self._found:
             logger.warning("config values that Kafka cannot read", count=self.count)
         for (kind, resource), configs in islice(self._found.items(), NAMED_MAX):
             _warn(kind, resource, configs)
 
     def lines(self) -> list[str]:
-        """Each with the command that repairs it, for people."""
+        """A line for each, with the command that repairs it."""
         return [
             f"Kafka cannot read {name}={text!r}" + (f" of {resource}" if resource else "") + f"; repair it: {command}"
             for (kind, resource), configs in self._found.items()
@@ -93,7 +91,7 @@ class UnreadableConfigs:
             for command in (repair(kind, resource, name, text),)
         ]
 
-    def _note(self, kind: int, resource: str, configs: Configs) -> None:
+    def _update(self, kind: int, resource: str, configs: Configs) -> None:
         found = unreadable(kind, configs) if configs else ()
         before = self._found.pop((kind, resource), ())
         if found:

@@ -1,66 +1,159 @@
-"""`topicwright brokers` and `settings`: who carries decisions out, and what decides, now or as it was."""
+"""`topicwright brokers`, `settings` and `diff`: the cluster, now or in the past, and what changed in between.
+
+Exit codes of `diff`: 0 no difference, 1 differences, 2 error.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from controller.cli.arguments import AGO, complain, count, moment
 from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
-from controller.cli.terminal.printing import show
-from controller.cli.terminal.usage import complain, count
 
 if TYPE_CHECKING:
-    from controller.cli.sources.http import Source
+    from controller.cli.backend import Backend
+    from projections.views.overview_types import (
+        ClusterDifferenceView,
+        DifferenceView,
+        TopicDifferenceView,
+        ValueView,
+    )
+
+SAME, DIFFERENT = 0, 1
+_MARKS = {"created": "good", "deleted": "bad"}
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the commands."""
     parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].headline}.")
-    parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this one; default: all")
+    parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)
-    common.add_source(parser, _brokers)
+    common.add_backend(parser, _brokers)
     parser = commands.add_parser("settings", description=f"{COMMANDS['settings'].headline}.")
-    what = "only these: a key or a pattern such as 'default.*'; docs/settings.md says what each is for"
+    what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
     parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
     common.add_at(parser)
-    common.add_source(parser, _settings)
+    common.add_backend(parser, _settings)
+    parser = commands.add_parser(
+        "diff",
+        description=f"{COMMANDS['diff'].headline}. Exit codes: 0 no difference, 1 differences, 2 error.",
+    )
+    what = f"an offset, an ISO-8601 time, {AGO}"
+    parser.add_argument("before", type=moment, metavar="FROM", help=what)
+    parser.add_argument("after", nargs="?", type=moment, metavar="TO", help="default: now")
+    common.add_backend(parser, _diff)
 
 
-def _brokers(options: argparse.Namespace, source: Source) -> int:
-    from controller.cli.reads import in_words
+def _brokers(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.reads import text
+    from projections.views.json_types import BrokersView
 
-    answer = source.brokers(options.at)
+    answer = backend.get(BrokersView, "/brokers", at=options.at)
     if options.id is not None:
         found = tuple(one for one in answer.brokers if one.broker_id == options.id)
         if not found:
-            known = in_words.ids([one.broker_id for one in answer.brokers])
-            return complain(f"no broker {options.id} is registered; there are: {known}", common.FOUND)
+            known = text.ids([one.broker_id for one in answer.brokers])
+            return complain(f"broker {options.id} is not registered; registered are: {known}", common.FOUND)
         from msgspec.structs import replace
 
         answer = replace(answer, brokers=found)
     show(
         options,
         {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of},
-        lambda look: in_words.brokers(answer, look),
+        lambda style: text.brokers(answer, style),
         lambda: (one.broker_id for one in answer.brokers),
     )
     return common.DONE
 
 
-def _settings(options: argparse.Namespace, source: Source) -> int:
-    from controller.cli.reads import in_words
+def _settings(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.reads import text
+    from projections.views.json_types import BrokersView
 
-    answer = source.brokers(options.at)
+    answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
     if not chosen:
         known = ", ".join(sorted(answer.settings)) or "none"
-        return complain(f"no setting {options.key!r} decides here; there are: {known}", common.FOUND)
+        return complain(f"no setting matches {options.key!r}; there are: {known}", common.FOUND)
     show(
         options,
         {"settings": chosen, "release": answer.release, "as_of": answer.as_of},
-        lambda look: in_words.settings(answer, chosen, look),
+        lambda style: text.settings(answer, chosen, style),
         lambda: sorted(chosen),
     )
     return common.DONE
+
+
+def _diff(options: argparse.Namespace, backend: Backend) -> int:
+    from projections.views.overview_types import DifferenceView
+
+    span = {"from": options.before, "to": options.after, "limit": common.PAGE}
+    page = first = backend.get(DifferenceView, "/diff", **span)
+    topics = list(first.topics)
+    while page.next_cursor is not None:
+        page = backend.get(DifferenceView, "/diff", cursor=page.next_cursor, **span)
+        topics.extend(page.topics)
+    answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
+    show(options, answer, lambda style: _lines(first, topics, style), lambda: (one.name for one in topics))
+    return DIFFERENT if topics or _is_different(first.cluster) else SAME
+
+
+def _is_different(cluster: ClusterDifferenceView | None) -> bool:
+    return cluster is not None and any(
+        (cluster.brokers, cluster.settings, cluster.release, cluster.acls_added, cluster.acls_removed, cluster.changes)
+    )
+
+
+def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
+    from projections.views.lines import when
+
+    yield f"Between the state{when(first.before)} and that{when(first.after)}:"
+    if topics:
+        yield ""
+        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "CONFIGS")
+        yield from style.table(header, map(_topic_row, topics))
+    if first.cluster is not None:
+        yield from _cluster_lines(first.cluster, style)
+    if not topics and not _is_different(first.cluster):
+        yield "no difference."
+
+
+def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
+    before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
+    partitions = before if before == after else f"{before} -> {after}"
+    configs = ", ".join(map(_value, one.configs)) or "-"
+    change = Marked(one.change, _MARKS.get(one.change, "warning"))
+    return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
+
+
+def _value(one: ValueView) -> str:
+    before, after = ("(none)" if text is None else text for text in (one.before, one.after))
+    return f"{one.name}: {before} -> {after}"
+
+
+def _cluster_lines(cluster: ClusterDifferenceView, style: Style) -> Iterator[str]:
+    if cluster.brokers:
+        yield ""
+        rows = ((one.broker_id, one.before or "-", one.after or "-", one.reason) for one in cluster.brokers)
+        yield from style.table(("BROKER", "BEFORE", "AFTER", "WHY"), rows)
+    values = [*cluster.settings, *([cluster.release] if cluster.release is not None else [])]
+    if values:
+        yield ""
+        yield from style.table(
+            ("SETTING", "BEFORE", "AFTER"), ((v.name, v.before or "-", v.after or "-") for v in values)
+        )
+    more = [
+        *(f"added: {acl}" for acl in cluster.acls_added),
+        *(f"removed: {acl}" for acl in cluster.acls_removed),
+        *(f"offset {event.offset}: {event.text}" for event in cluster.changes),
+    ]
+    if more:
+        yield ""
+        yield from more
+    if cluster.more:
+        yield "… and more changes of the cluster than are listed"

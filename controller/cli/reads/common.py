@@ -1,105 +1,153 @@
-"""What the commands that read have in common: where answers come from, and how a command ends.
+"""Shared by the commands that read: flags for where to read, error handling, shell completion of names.
 
-They query a running service over HTTP, or with `--data` read the folder of a stopped one. Answers go to standard
-output; errors go to standard error.
-
-Exit codes: 0 answered; 1 what was named does not exist, or was refused; 2 wrong usage, or no service reached.
+Answers go to standard output, errors to standard error. Exit codes: 0 answered; 1 not found, or refused; 2 wrong
+usage, or no service reached.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from controller.cli.reads.completing import completed_by, context_names
-from controller.cli.sources.chosen import a_source
-from controller.cli.terminal.contexts import DEFAULT_HTTP, HTTP
-from controller.cli.terminal.moments import AGO, moment
-from controller.cli.terminal.printing import FORMATS, add_output
-from controller.cli.terminal.usage import WRONG, complain
+from controller.cli import context as contexts
+from controller.cli.arguments import AGO, WRONG, complain, moment
+from controller.cli.context import DEFAULT_HTTP, HTTP, BackendError
+from controller.cli.output import FORMATS, add_output
 
 if TYPE_CHECKING:
-    from controller.cli.sources.http import Source
-    from projections.shown.json_types import ErrorShape
+    from controller.cli.backend import Backend
+    from projections.views.json_types import ErrorView
 
 DONE, FOUND = 0, 1
 PAGE = 1000
-"""Topics or events a request: the most that a service gives."""
+"""Results per request: the maximum of the API."""
+COMPLETIONS_MAX: Final = 200
+COMPLETE_WITHIN_S: Final = 2.0
+_LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NO_FLAGS: Final = {"http": None, "context": None, "data": None, "command_config": None}
 
-Read = Callable[[argparse.Namespace, "Source"], int]
+Read = Callable[[argparse.Namespace, "Backend"], int]
+Completer = Callable[..., Iterable[str]]
 
 
 def add_at(parser: argparse.ArgumentParser) -> None:
     """Add `--at`."""
-    what = f"show the past: an offset, an ISO-8601 time, {AGO}; default: now"
+    what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
     """Add `--since` and `--until`."""
-    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from then on: {AGO}")
-    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to then")
+    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
+    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to this time")
 
 
-def add_source(
+def add_backend(
     parser: argparse.ArgumentParser, run: Read, *, formats: Sequence[str] = FORMATS, may_be_stopped: bool = True
 ) -> None:
-    """Add where to read, how to log in, and how to print, where there is a choice; `run` gives the exit code."""
+    """Add the flags that choose a service or folder and the output format; `run` returns the exit code."""
     if formats:
         add_output(parser, formats)
-    group = parser.add_argument_group("where")
-    source = group.add_mutually_exclusive_group()
-    default = f"a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"
-    source.add_argument("--http", type=_address, metavar="HOST:PORT", help=default)
-    named = source.add_argument("--context", metavar="NAME", help="a running service by its name (topicwright context)")
-    completed_by(named, context_names)
+    group = parser.add_argument_group("service")
+    backend = group.add_mutually_exclusive_group()
+    default = f"address of a running service; default: {HTTP}, the context in use, or {DEFAULT_HTTP}"
+    backend.add_argument("--http", type=http_address_text, metavar="HOST:PORT", help=default)
+    by_name = backend.add_argument("--context", metavar="NAME", help="a running service, by the name of its context")
+    completed_by(by_name, context_names)
     if may_be_stopped:
-        source.add_argument("--data", type=Path, metavar="DIR", help="the folder of a stopped service, read instead")
+        backend.add_argument("--data", type=Path, metavar="DIR", help="read the data folder of a stopped service")
     group.add_argument(
         "--command-config",
         type=Path,
         metavar="FILE",
-        help="how to log in: username and password, or token; ssl.truststore.location; default: without a login",
+        help="properties for the login: username and password, or token; ssl.truststore.location; default: no login",
     )
     parser.set_defaults(func=lambda options: _run(run, options, parser))
 
 
-def _address(text: str) -> str:
-    from controller.cli.sources.http_access import http_address
+def http_address_text(text: str) -> str:
+    """Check an address without parsing it. Raises ArgumentTypeError."""
+    from controller.cli.backend import http_address
 
     http_address(text)
     return text
 
 
 class Misuse(Exception):
-    """Flags that do not go together; the message is shown with the usage."""
+    """Flags that do not go together; printed with the usage."""
 
 
 def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    from controller.cli.sources.http import Refusal, SourceError
-    from controller.cli.sources.http_access import AccessError
-    from controller.cli.terminal.contexts import ContextError
+    from controller.cli.backend import Refusal, open_backend
 
     try:
-        with a_source(options) as source:
-            code = run(options, source)
-            if source.archive_files:
-                print(f"read from the archive of the log: {source.archive_files} files", file=sys.stderr)
+        with open_backend(options) as backend:
+            code = run(options, backend)
+            if backend.archive_files:
+                print(f"{backend.archive_files} files were read from the archive of the log", file=sys.stderr)
             return code
     except Misuse as misuse:
         parser.error(str(misuse))
-    except (SourceError, AccessError, ContextError) as error:
+    except BackendError as error:
         return complain(str(error))
     except Refusal as refusal:
-        return complain(in_words(refusal.error), FOUND if refusal.status == 404 else WRONG)
+        return complain(error_text(refusal.error), FOUND if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
         return DONE
 
 
-def in_words(error: ErrorShape) -> str:
-    """A refusal, for people."""
+def error_text(error: ErrorView) -> str:
+    """An error response as text."""
     rule = f", by {error.rule}" if error.rule else ""
     return f"{error.message} ({error.error}{rule})"
+
+
+# --- shell completion: argcomplete calls these on Tab, and errors print nothing
+
+
+def completed_by(action: argparse.Action, completer: Completer) -> None:
+    """Complete the values of an argument."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def context_names(**_: Any) -> Iterable[str]:
+    """The names of all contexts."""
+    try:
+        return sorted(contexts.read().by_name)
+    except BackendError:
+        return ()
+
+
+def event_types(**_: Any) -> Iterable[str]:
+    """All types of events."""
+    from events.catalog import EVENT_TYPES
+
+    return sorted(kind.__name__ for kind in EVENT_TYPES)
+
+
+def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+    """The topics of the service or folder that the line names so far."""
+    from controller.cli.backend import Refusal, open_backend
+    from projections.views.json_types import TopicsView
+
+    options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
+    try:
+        with open_backend(options, COMPLETE_WITHIN_S) as backend:
+            page = backend.get(TopicsView, "/topics", after=_just_before(prefix), limit=PAGE)
+    except (BackendError, Refusal):
+        return ()
+    names = (one.name for one in page.topics if _LEGAL.fullmatch(one.name))  # the service is not trusted
+    return list(islice((name for name in names if name.startswith(prefix)), COMPLETIONS_MAX))
+
+
+def _just_before(prefix: str) -> str | None:
+    """A name before all topics with this prefix: topics are sorted by name, with `.` as `_`."""
+    if not prefix:
+        return None
+    key = prefix.replace(".", "_")
+    return f"{key[:-1]}{chr(max(ord(key[-1]), 1) - 1)}~"

@@ -1,40 +1,41 @@
-"""Events as lines: each names its topic and its request, and what belongs together is one line.
+"""Print events as lines: each names its topic and its request, and related events share a line.
 
-What a change of brokers does to partitions comes as an event for each of them; a run of those is one line that counts
-them. A refusal is an event of the decision and one of the answer, with the same words; they are one line too. `wide`
-shows every event. Of events that are followed, those that may be one line are held until nothing more comes for a
-moment.
+A change of a broker causes an event per partition; a run of these becomes one line with counts. A refusal is recorded
+by two events with the same message, the decision and the answer; they become one line too. `wide` prints every event.
+While events are followed, those that may be joined are held back until no more come for a moment.
 """
 
 from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby, islice
+from queue import Empty, Queue
+from threading import Thread
+from time import monotonic  # noqa: TID251 - how long somebody at a terminal waits
+from typing import TypeVar
 
 import msgspec
 
-from controller.cli.reads.bursts import bursts
-from controller.cli.terminal.printing import Look, as_json, as_yaml, look
-from controller.cli.terminal.tables import harmless, painted
-from projections.shown.json_types import EventShape
-from projections.shown.lines import place
-from projections.words.wording import many
+from controller.cli.output import Style, as_json, as_yaml, harmless, painted, style_of
+from projections.text.wording import many
+from projections.views.json_types import EventView
+from projections.views.lines import place
 
 FOLDED_AT_LEAST = 4
-"""So many changes of partitions in a row become one line."""
+"""The shortest run of partition changes that becomes one line."""
 AHEAD = 1000
-"""So many lines are looked at before the first is shown, where nobody waits for it."""
+"""Lines read ahead to size the columns, unless events are followed."""
 OF_PARTITION = frozenset(("LeaderElected", "IsrChanged", "PartitionChanged", "PlaceholderFilled"))
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
 TEXT_MIN = 40
-"""With less room beside the columns the words go on a line of their own."""
+"""With less room, the text goes on its own line."""
 _MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What is shown of an event, or of several."""
+    """The columns of one or more events."""
 
     place: str
     at: str
@@ -44,8 +45,8 @@ class Line(msgspec.Struct, frozen=True):
     text: str
 
 
-def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iterator[str]:
-    """Events in the format that is wanted; for people as they come, where they are followed."""
+def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Iterator[str]:
+    """Events in the format of the options."""
     match options.output:
         case "json":
             return map(as_json, events)
@@ -54,27 +55,25 @@ def in_format(options: argparse.Namespace, events: Iterable[EventShape]) -> Iter
         case "name":
             return (place(event.partition, event.offset) for event in events)
         case _:
-            how = look(options)
-            together = (
-                chain.from_iterable(map(folded, bursts(events, _may_go_on))) if options.follow else folded(events)
-            )
-            each = map(line_of, events) if how.wide else together
-            return (harmless(line, how.colour) for line in in_columns(each, how, 0 if options.follow else AHEAD))
+            style = style_of(options)
+            together = chain.from_iterable(map(folded, bursts(events, _may_join))) if options.follow else folded(events)
+            each = map(line_of, events) if style.wide else together
+            return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
 
 
-def _may_go_on(event: EventShape) -> bool:
+def _may_join(event: EventView) -> bool:
     return event.type in OF_PARTITION or event.type in REFUSED
 
 
-def line_of(event: EventShape) -> Line:
+def line_of(event: EventView) -> Line:
     """One event."""
     topic, request = event.fields.get("topic"), event.fields.get("request_id")
     where = place(event.partition, event.offset)
     return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)
 
 
-def folded(events: Iterable[EventShape]) -> Iterator[Line]:
-    """Lines of events, in order, with what belongs together in one."""
+def folded(events: Iterable[EventView]) -> Iterator[Line]:
+    """Lines of events, in order; related events are joined."""
     for key, run in groupby(events, _run_of):
         if key is None:
             yield from _refusals_once(run)
@@ -82,8 +81,7 @@ def folded(events: Iterable[EventShape]) -> Iterator[Line]:
             yield from _changes(run)
 
 
-def _changes(run: Iterator[EventShape]) -> Iterator[Line]:
-    """A run of changes of partitions."""
+def _changes(run: Iterator[EventView]) -> Iterator[Line]:
     first = list(islice(run, FOLDED_AT_LEAST))
     if len(first) < FOLDED_AT_LEAST:
         yield from map(line_of, first)
@@ -91,15 +89,15 @@ def _changes(run: Iterator[EventShape]) -> Iterator[Line]:
         yield _counted(first, run)
 
 
-def _run_of(event: EventShape) -> tuple[object, ...] | None:
-    """What events have in common that are shown as one; None for an event that stands for itself."""
+def _run_of(event: EventView) -> tuple[object, ...] | None:
+    """The key that joined events share; None for an event that is not joined."""
     if event.type not in OF_PARTITION:
         return None
     return event.partition, event.cause.command, event.fields.get("reason", "")
 
 
-def _counted(first: list[EventShape], more: Iterator[EventShape]) -> Line:
-    """A run of changes of partitions, counted as they come: a run may be long."""
+def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
+    """One line for a run of partition changes. The run may be long, so it is not collected."""
     topics: set[str] = set()
     partitions: set[tuple[str, int]] = set()
     elected, count, last = 0, 0, first[0]
@@ -114,7 +112,7 @@ def _counted(first: list[EventShape], more: Iterator[EventShape]) -> Line:
         )
     reason = first[0].fields.get("reason", "")
     of_topics = f"{many(len(topics), 'topic')}" if len(topics) > 1 else next(iter(topics))
-    led = f"; {many(elected, 'time')} another broker leads" if elected else ""
+    led = f"; {many(elected, 'leader change')}" if elected else ""
     why = f" ({reason})" if reason else ""
     text = (
         f"{many(len(partitions), 'partition')} of {of_topics} changed in {count} events{led}{why}; -o wide shows each"
@@ -124,9 +122,9 @@ def _counted(first: list[EventShape], more: Iterator[EventShape]) -> Line:
     return Line(where, first[0].at, "PartitionsChanged", topic, first[0].cause.request_id, text)
 
 
-def _refusals_once(events: Iterable[EventShape]) -> Iterator[Line]:
-    """Lines of events; the answer that repeats a refusal only says when the client had it."""
-    refused: EventShape | None = None
+def _refusals_once(events: Iterable[EventView]) -> Iterator[Line]:
+    """Lines of events; an answer that repeats a refusal only adds its delay."""
+    refused: EventView | None = None
     for event in events:
         if refused is not None:
             if _repeats(refused, event):
@@ -143,16 +141,16 @@ def _refusals_once(events: Iterable[EventShape]) -> Iterator[Line]:
         yield line_of(refused)
 
 
-def _repeats(refused: EventShape, event: EventShape) -> bool:
+def _repeats(refused: EventView, event: EventView) -> bool:
     same = ("request_id", "topic", "error_code", "message")
     return event.type == "CreateAnswered" and all(refused.fields.get(name) == event.fields.get(name) for name in same)
 
 
-def in_columns(lines: Iterable[Line], how: Look, ahead: int = AHEAD) -> Iterator[str]:
-    """Lines under a header. Columns are as wide as the first lines need, and grow with later ones. On a terminal words
-    are wrapped, and the type is left out, which the words say."""
+def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
+    """Lines under a header. Columns fit the first lines and grow with later ones. On a terminal the text is wrapped,
+    and the type is left out, since the text implies it."""
     widths = {"place": 8, "topic": 12, "request": 14}
-    shows_type = how.width is None or how.wide
+    shows_type = style.width is None or style.wide
     rest = iter(lines)
     first = list(islice(rest, ahead))
     for number, line in enumerate(chain(first, rest)):
@@ -161,9 +159,9 @@ def in_columns(lines: Iterable[Line], how: Look, ahead: int = AHEAD) -> Iterator
             widths[name] = max(width, *(min(40, len(getattr(one, name))) for one in seen))
         if number == 0:
             head = _columns(Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", ""), widths, shows_type)
-            yield painted(f"{head}WHAT", "header" if how.colour else "")
+            yield painted(f"{head}WHAT", "header" if style.colour else "")
         start = _columns(line, widths, shows_type)
-        yield from _wrapped(start, line, how, shows_type)
+        yield from _wrapped(start, line, style, shows_type)
 
 
 def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
@@ -174,15 +172,70 @@ def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
     )
 
 
-def _wrapped(start: str, line: Line, how: Look, is_whole: bool) -> Iterator[str]:
-    mark = _MARKS.get(line.type, "") if how.colour else ""
-    if is_whole or how.width is None:
+def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[str]:
+    mark = _MARKS.get(line.type, "") if style.colour else ""
+    if is_whole or style.width is None:
         yield start + painted(line.text, mark)
         return
-    room, indent = how.width - len(start), len(start)
+    room, indent = style.width - len(start), len(start)
     if room < TEXT_MIN:
         yield start.rstrip()
-        room, indent = max(TEXT_MIN, how.width - 10), 10
+        room, indent = max(TEXT_MIN, style.width - 10), 10
         start = " " * indent
     for number, part in enumerate(textwrap.wrap(line.text, room) or [""]):
         yield (" " * indent if number else start) + painted(part, mark)
+
+
+QUIET_S = 0.2
+"""A service sends new events every 50 ms, so related events arrive within this time."""
+HELD_S = 1.0
+"""The maximum delay of a line."""
+BURST_MAX = 1000
+
+_T = TypeVar("_T")
+
+
+class _End:
+    """The end of the source, with the error that ended it, if any."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+def bursts(source: Iterable[_T], may_join: Callable[[_T], bool]) -> Iterator[list[_T]]:
+    """The items of a source in bursts. An item that `may_join` waits for the next ones, until one may not join or none
+    comes for QUIET_S. Raises what the source raises, after all its items."""
+    waiting: Queue[_T | _End] = Queue(BURST_MAX)
+    Thread(target=_read, args=(source, waiting), daemon=True, name="burst").start()
+    while True:
+        burst, end = _burst(waiting, may_join)
+        if burst:
+            yield burst
+        if end is not None:
+            if end.error is not None:
+                raise end.error
+            return
+
+
+def _read(source: Iterable[_T], waiting: Queue[_T | _End]) -> None:
+    try:
+        for each in source:
+            waiting.put(each)
+        waiting.put(_End())
+    except BaseException as error:  # raised in the consumer
+        waiting.put(_End(error))
+
+
+def _burst(waiting: Queue[_T | _End], may_join: Callable[[_T], bool]) -> tuple[list[_T], _End | None]:
+    burst: list[_T] = []
+    following, until_s = waiting.get(), monotonic() + HELD_S
+    while not isinstance(following, _End):
+        burst.append(following)
+        wait_s = min(QUIET_S, until_s - monotonic())
+        if not may_join(following) or len(burst) == BURST_MAX or wait_s <= 0:
+            return burst, None
+        try:
+            following = waiting.get(timeout=wait_s)
+        except Empty:
+            return burst, None
+    return burst, following

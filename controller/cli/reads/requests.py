@@ -1,20 +1,20 @@
-"""`topicwright requests`: who requested what, the newest first, and how one of them went."""
+"""`topicwright requests`: list the requests of clients, newest first, or show one with its outcome."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from controller.cli.arguments import count, named
 from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.output import show
 from controller.cli.reads import common
-from controller.cli.terminal.printing import show
-from controller.cli.terminal.usage import count, named
 
 if TYPE_CHECKING:
-    from controller.cli.sources.http import Source
+    from controller.cli.backend import Backend
 
 OUTCOMES = (
-    "asked", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added",
+    "requested", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added",
     "configs-changed", "done",
 )  # fmt: skip
 LIMIT = 100
@@ -23,17 +23,19 @@ LIMIT_MAX = 100_000
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("requests", description=f"Show {COMMANDS['requests'].summary}, the newest first.")
-    parser.add_argument("id", nargs="?", type=named, metavar="ID", help="show this one in full; default: list")
-    parser.add_argument("--principal", metavar="NAME", help="only of this user, as User:alice")
-    parser.add_argument("--outcome", choices=OUTCOMES, help="only with a topic that fares so: " + ", ".join(OUTCOMES))
+    parser = commands.add_parser("requests", description=f"{COMMANDS['requests'].headline}.")
+    parser.add_argument("id", nargs="?", type=named, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="only with this outcome of a topic: " + ", ".join(OUTCOMES))
     parser.add_argument("--rule", metavar="RULE", help="only with a topic that this rule refused")
-    parser.add_argument("--api", metavar="NAME", help="only of this API, as CreateTopics or HTTP")
-    parser.add_argument("--host", metavar="ADDRESS", help="only from this address of a client")
+    parser.add_argument("--api", metavar="NAME", help="only of this API, such as CreateTopics or HTTP")
+    parser.add_argument("--host", metavar="ADDRESS", help="only from this client address")
     common.add_span(parser)
     common.add_at(parser)
-    parser.add_argument("--limit", type=_limit, default=LIMIT, metavar="N", help="how many; default %(default)s")
-    common.add_source(parser, _requests)
+    parser.add_argument(
+        "--limit", type=_limit, default=LIMIT, metavar="N", help="maximum number of requests; default %(default)s"
+    )
+    common.add_backend(parser, _requests)
 
 
 def _limit(text: str) -> int:
@@ -43,28 +45,32 @@ def _limit(text: str) -> int:
     return number
 
 
-def _requests(options: argparse.Namespace, source: Source) -> int:
-    from controller.cli.reads import request_words
-    from controller.cli.sources.http import WhichRequests
+def _requests(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.backend import part
+    from controller.cli.reads import text
+    from projections.views.json_types import RequestView
+    from projections.views.overview_types import RequestsView
 
-    filters = (options.principal, options.outcome, options.rule, options.api, options.host)
+    names = ("principal", "outcome", "rule", "api", "host")
+    filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
     if options.id is not None:
-        if any(one is not None for one in (*filters, options.since, options.until)):
-            raise common.Misuse("filters choose from the list: they go without the ID of a request")
-        request = source.request(options.id, options.at)
-        show(options, request, lambda look: request_words.request(request, look), lambda: [request.request_id])
+        if any(one is not None for one in filters.values()):
+            raise common.Misuse("filters apply to the list: they do not go with the ID of a request")
+        request = backend.get(RequestView, f"/requests/{part(options.id)}", at=options.at)
+        show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
         return common.DONE
-    which = WhichRequests(*filters, options.since, options.until, options.at)
-    page = source.requests(which, min(options.limit, common.PAGE))
+    filters |= {"at": options.at}
+    page = backend.get(RequestsView, "/requests", limit=min(options.limit, common.PAGE), **filters)
     found = list(page.requests)
     while page.next_cursor is not None and len(found) < options.limit:
-        page = source.requests(which, min(options.limit - len(found), common.PAGE), page.next_cursor)
+        limit = min(options.limit - len(found), common.PAGE)
+        page = backend.get(RequestsView, "/requests", limit=limit, cursor=page.next_cursor, **filters)
         found.extend(page.requests)
     more = page.next_cursor is not None
     show(
         options,
         {"requests": found, "as_of": page.as_of},
-        lambda look: request_words.requests(found, page.as_of, look, more),
+        lambda style: text.requests(found, page.as_of, style, more),
         lambda: (one.request_id for one in found if not one.counted),
     )
     return common.DONE

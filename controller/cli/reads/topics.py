@@ -1,59 +1,113 @@
-"""`topicwright topics`: the topics that there are, or one in full, now or as they were."""
+"""`topicwright topics`, `explain` and `topic`: list, show and explain topics; create, delete, alter and grow them.
+
+Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no service reached.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from controller.cli.arguments import count, meant, named, pair
 from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
-from controller.cli.reads.completing import completed_by, topic_names
-from controller.cli.terminal.printing import show
-from controller.cli.terminal.usage import named
+from controller.cli.reads.common import completed_by, topic_names
 
 if TYPE_CHECKING:
-    from controller.cli.sources.http import Source
-    from projections.shown.json_types import AsOfShape, TopicSummary
+    from controller.cli.backend import Backend
+    from projections.views.json_types import AsOfView, TopicSummary
 
 STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the command."""
+    """Add the commands."""
     parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
-    what = "the topic to show in full, or a pattern such as 'pay.*' of those to list; default: list all"
+    what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
     completed_by(parser.add_argument("name", nargs="?", type=named, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
-    parser.add_argument("--status", choices=STATUSES, help="list those that are so: " + ", ".join(STATUSES))
-    parser.add_argument("--principal", metavar="PATTERN", help="list those that were created by, as User:alice")
-    common.add_source(parser, _topics)
+    parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
+    parser.add_argument("--principal", metavar="PATTERN", help="list only topics created by, such as User:alice")
+    common.add_backend(parser, _topics)
+    parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
+    what = "name of a topic, or id of a request"
+    completed_by(parser.add_argument("subject", type=named, metavar="TOPIC|REQUEST", help=what), topic_names)
+    common.add_at(parser)
+    common.add_backend(parser, _explain, formats=[each for each in FORMATS if each != "name"])
+    _register_topic(commands.add_parser("topic", description=f"{COMMANDS['topic'].headline}."))
 
 
-def _topics(options: argparse.Namespace, source: Source) -> int:
-    from controller.cli.reads import in_words
+def _register_topic(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = _action(actions, "create", "create a topic, and wait until it is complete")
+    create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
+    create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
+    _add_configs(create)
+    create.add_argument("--timeout-ms", type=count, metavar="MS", help="how long to wait until it is complete")
+    create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
+    common.add_backend(create, _create)
+    delete = _action(actions, "delete", "delete a topic; its history remains in the log")
+    common.add_backend(delete, _delete, may_be_stopped=False)
+    alter = _action(actions, "alter", "change configs of a topic")
+    _add_configs(alter)
+    alter.add_argument(
+        "--delete-config", action="append", default=[], type=named, metavar="KEY", help="reset to the cluster's default"
+    )
+    common.add_backend(alter, _alter, may_be_stopped=False)
+    grow = _action(actions, "grow", "add partitions to a topic")
+    grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
+    common.add_backend(grow, _grow, may_be_stopped=False)
+
+
+def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
+    topic = parser.add_argument("name", type=named, metavar="NAME", help="the topic")
+    if name != "create":
+        completed_by(topic, topic_names)
+    return parser
+
+
+def _add_configs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", action="append", default=[], type=pair, metavar="KEY=VALUE", help="a config; may be repeated"
+    )
+
+
+def _topics(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.reads import text
 
     if options.name is not None and not any(sign in options.name for sign in GLOB):
         if options.status is not None or options.principal is not None:
-            raise common.Misuse("--status and --principal choose from a list: they go without the NAME of a topic")
-        topic = source.topic(options.name, options.at)
-        show(options, topic, lambda look: in_words.topic(topic, look), lambda: [topic.name])
-        return common.DONE
-    found, as_of = all_topics(source, options.at)
-    chosen = [one for one in found if _is_wanted(options, one)]
-    answer = {"topics": chosen, "as_of": as_of}
-    nothing = "" if not found else " that match"
+            raise common.Misuse("--status and --principal filter a list: they do not go with the NAME of a topic")
+        return _show_topic(options, backend)
+    found, as_of = all_topics(backend, options.at)
+    matching = [one for one in found if _matches(options, one)]
+    answer = {"topics": matching, "as_of": as_of}
+    which = " that match" if found else ""
     show(
         options,
         answer,
-        lambda look: in_words.topics(chosen, as_of, look, nothing),
-        lambda: (one.name for one in chosen),
+        lambda style: text.topics(matching, as_of, style, which),
+        lambda: (one.name for one in matching),
     )
     return common.DONE
 
 
-def _is_wanted(options: argparse.Namespace, one: TopicSummary) -> bool:
+def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.backend import part
+    from controller.cli.reads import text
+    from projections.views.json_types import TopicView
+
+    topic = backend.get(TopicView, f"/topics/{part(options.name)}", at=getattr(options, "at", None))
+    show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
+    return common.DONE
+
+
+def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
     by = one.created_by.principal if one.created_by else ""
     return (
         (options.name is None or fnmatchcase(one.name, options.name))
@@ -62,13 +116,114 @@ def _is_wanted(options: argparse.Namespace, one: TopicSummary) -> bool:
     )
 
 
-def all_topics(source: Source, at: str | None) -> tuple[list[TopicSummary], AsOfShape]:
-    """All topics as of a moment, page by page."""
-    page = source.topics(None, common.PAGE, at)
+def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
+    """All topics, now or as of a point in time."""
+    from projections.views.json_types import TopicsView
+
+    page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
     summaries = list(page.topics)
     if at is not None:
         at = str(page.as_of.offset) if page.as_of.offset >= 0 and not page.as_of.ends else at
     while page.next_after is not None:
-        page = source.topics(page.next_after, common.PAGE, at)
+        page = backend.get(TopicsView, "/topics", after=page.next_after, limit=common.PAGE, at=at)
         summaries.extend(page.topics)
     return summaries, page.as_of
+
+
+def _explain(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.backend import part
+    from projections.views import lines
+    from projections.views.json_types import ExplanationView
+
+    chain = backend.get(ExplanationView, f"/explain/{part(options.subject)}", at=options.at)
+    show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
+    return common.DONE
+
+
+def _create(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.reads import text
+    from projections.views.json_types import CreatedView
+
+    if not options.dry_run and options.data is not None:
+        raise common.Misuse("a stopped service creates nothing: --data needs --dry-run")
+    if options.dry_run and options.timeout_ms is not None:
+        raise common.Misuse("--dry-run does not wait: it does not go with --timeout-ms")
+    body = {
+        "name": options.name,
+        "configs": dict(options.config),
+        "num_partitions": options.partitions,
+        "replication_factor": options.replication_factor,
+        "timeout_ms": options.timeout_ms,
+    }
+    body = {name: value for name, value in body.items() if value is not None}
+
+    def run() -> int:
+        dry = "true" if options.dry_run else None
+        answer = backend.send("POST", "/topics", CreatedView, body, validate_only=dry)
+        show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
+        return common.DONE
+
+    return _refused_or(run, options, "would be refused" if options.dry_run else "is refused")
+
+
+def _delete(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.backend import part
+    from projections.views.json_types import DeletedView
+
+    def run() -> int:
+        gone = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
+        lines = [f"{gone.name} is deleted, in request {gone.request_id}; `topicwright explain` shows its history"]
+        show(options, gone, lambda _: lines, lambda: [gone.name])
+        return common.DONE
+
+    return _refused_or(run, options, "is not deleted")
+
+
+def _alter(options: argparse.Namespace, backend: Backend) -> int:
+    if not options.config and not options.delete_config:
+        raise common.Misuse("nothing to change: give --config KEY=VALUE or --delete-config KEY")
+    _check_known(options.delete_config, options, backend)
+    configs = {**dict(options.config), **dict.fromkeys(options.delete_config)}
+    return _change(options, backend, {"configs": configs})
+
+
+def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
+    """Raise Misuse for a config that neither Kafka nor the topic has: Kafka would accept its deletion silently."""
+    from controller.cli.backend import part
+    from controller.machine.configs.table import BY_NAME
+    from projections.views.json_types import TopicView
+
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        of_topic = backend.get(TopicView, f"/topics/{part(options.name)}").configs
+        for name in unknown:
+            if name not in of_topic:
+                raise common.Misuse(f"--delete-config {name}: there is no such topic config{meant(name, BY_NAME)}")
+
+
+def _grow(options: argparse.Namespace, backend: Backend) -> int:
+    return _change(options, backend, {"num_partitions": options.partitions})
+
+
+def _change(options: argparse.Namespace, backend: Backend, change: dict[str, object]) -> int:
+    from controller.cli.backend import part
+
+    def run() -> int:
+        backend.send("PATCH", f"/topics/{part(options.name)}", dict[str, object], change)
+        return _show_topic(options, backend)
+
+    return _refused_or(run, options, "is not changed")
+
+
+def _refused_or(run: Callable[[], int], options: argparse.Namespace, what: str) -> int:
+    """Run a change; if it is refused, print why and return 1."""
+    from controller.cli.backend import Refusal
+
+    try:
+        return run()
+    except Refusal as refusal:
+        if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
+            raise
+        error = refusal.error
+        show(options, error, lambda _: [f"{options.name} {what}: {common.error_text(error)}"], lambda: [options.name])
+        return common.FOUND

@@ -1,5 +1,5 @@
-"""`adopt`, `restore` and `handback`: take a cluster over from Kafka's own controller, rebuild a lost controller from a
-broker's copy of the metadata log, and give a cluster back."""
+"""`topicwright adopt`, `restore` and `handback`: take over a cluster from Kafka's controller, rebuild a lost controller
+from a broker's copy of the metadata log, and hand a cluster back."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from typing import NoReturn
 from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
-from controller.brokers.kraft.moving.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.moving.handing_back import HAND_BACK, free_left, take_partition, write_folder
-from controller.brokers.kraft.moving.kafka_folder import KafkaFolder, read_folder, refuse_if_in_use
+from controller.brokers.kraft.migration.adopting import COMMAND, Adopted, adopted
+from controller.brokers.kraft.migration.kafka_folder import (
+    HAND_BACK,
+    KafkaFolder,
+    copy_metadata_log,
+    free_departed,
+    read_folder,
+    refuse_if_in_use,
+    write_folder,
+)
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.cli.terminal.usage import complain
-from controller.machine.state import Quorum
+from controller.cli.arguments import complain
+from controller.cli.folder import NO_LOG
+from controller.machine.state import QuorumLeader
 from controller.release import RELEASE
 from controller.settings.load import load_settings
 from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
@@ -30,11 +38,11 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.words.wording import many
+from projections.text.wording import many
 
 
 def adopt(options: argparse.Namespace) -> int:
-    """Take a cluster over; the exit code."""
+    """Take over a cluster; returns the exit code."""
 
     def run() -> None:
         folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
@@ -43,8 +51,8 @@ def adopt(options: argparse.Namespace) -> int:
         taken = adopted(folder, _request_id("adopt"))
         if taken.quorum.node_id != folder.node_id:
             raise FolderError(
-                f"{folder.path} is that of node {folder.node_id}, a broker; the controller is node "
-                f"{taken.quorum.node_id}: name its folder, or if that is lost, use restore"
+                f"{folder.path} belongs to node {folder.node_id}, a broker; the controller is node "
+                f"{taken.quorum.node_id}: name its folder, or use restore if that is lost"
             )
         _take(options, folder, taken)
 
@@ -52,7 +60,7 @@ def adopt(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Rebuild a controller; the exit code."""
+    """Rebuild a controller; returns the exit code."""
 
     def run() -> None:
         folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
@@ -65,11 +73,13 @@ def restore(options: argparse.Namespace) -> int:
 
 
 def handback(options: argparse.Namespace) -> int:
-    """Give a cluster back; the exit code."""
+    """Hand a cluster back; returns the exit code."""
 
     def run() -> None:
         if not (options.data / "CURRENT").is_file():
-            raise FolderError(f"{options.data} holds no log: name the folder that `topicwright serve --data` was given")
+            raise FolderError(
+                f"{options.data} contains no log: name the folder that `topicwright serve --data` was given"
+            )
         log = RocksDbLog.open(
             options.data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster
         )
@@ -77,7 +87,7 @@ def handback(options: argparse.Namespace) -> int:
             store = TopicStore(log)
             quorum = store.durable_cluster.quorum
             if quorum is None or not (options.data / META_PROPERTIES).exists():
-                raise FolderError(f"{options.data} is not that of real brokers: there is nothing to give back")
+                raise FolderError(f"{options.data} is not of a KRaft cluster: there is nothing to hand back")
             unreadable = UnreadableConfigs()
             for _ in unreadable.walk(lambda: store):
                 pass
@@ -85,7 +95,7 @@ def handback(options: argparse.Namespace) -> int:
             files = QuorumFiles(node.partition)
             try:
                 _check_alone(options.data, files, quorum)
-                left = free_left(files, quorum.node_id, _now_ms())
+                left = free_departed(files, quorum.node_id, _now_ms())
                 write_folder(
                     options.to,
                     node,
@@ -93,7 +103,7 @@ def handback(options: argparse.Namespace) -> int:
                     log.cluster_id,
                     quorum,
                     replace=options.replace,
-                    before=lambda: _note_handback(log, options.to.absolute(), files),
+                    before=lambda: _record_handback(log, options.to.absolute(), files),
                 )
             finally:
                 files.close()
@@ -103,28 +113,27 @@ def handback(options: argparse.Namespace) -> int:
         _print(unreadable)
         print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
         if left:
-            print(f"The registrations of controllers that left block no upgrade any more: {', '.join(map(str, left))}")
+            print(f"Registrations of former controllers that no longer block upgrades: {', '.join(map(str, left))}")
         print(
-            f"Start Kafka's controller as node {quorum.node_id} on the address that brokers know, with log.dirs="
-            f"{options.to.absolute()}. {options.data} is not served any more: to come back, adopt into a new folder."
+            f"Start Kafka's controller as node {quorum.node_id} at the address that brokers know, with log.dirs="
+            f"{options.to.absolute()}. {options.data} cannot be served any more: to return, adopt into a new folder."
         )
 
     return _exit_code(run)
 
 
-def _check_alone(data: Path, files: QuorumFiles, quorum: Quorum) -> None:
+def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
     voters = VoterHistory(files, ()).now.ids
     if voters not in ((), (quorum.node_id,)):
         raise FolderError(
-            f"{data} is of one of the voters {', '.join(map(str, voters))}: there is nothing to hand back, since the "
-            f"others go on without it: topicwright leave --data {data}"
+            f"{data} belongs to one of the voters {', '.join(map(str, voters))}: nothing is handed back, because "
+            f"the others continue without it: topicwright leave --data {data}"
         )
 
 
-def _note_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
-    """Have the log say who leads from here on, so that it is not served: two would lead the same brokers.
-
-    It is durable before the folder is there; what breaks off in between is done again by the same command.
+def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
+    """Record in the log that the cluster was handed back, so that it is not served again: two controllers would lead
+    the same brokers. This is durable before the folder is written; after a crash the same command resumes.
     """
     event = MetadataHandedBack(str(folder), files.last_epoch, files.end)
     _write(log, Cause(HAND_BACK, _request_id("handback")), (event,), {})
@@ -140,7 +149,7 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
     if cluster_id is not None and folder.cluster_id != cluster_id:
-        raise FolderError(f"{folder.path} is of cluster {folder.cluster_id}, not of {cluster_id}")
+        raise FolderError(f"{folder.path} belongs to cluster {folder.cluster_id}, not to {cluster_id}")
 
 
 def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
@@ -152,29 +161,27 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     )
     try:
         if log.next_offset:
-            raise FolderError(f"{options.data} holds a log of {log.next_offset} events: name an empty folder")
+            raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")
         quorum = taken.quorum
         epoch = max(folder.epoch, folder.quorum_state.epoch)
-        take_partition(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
+        copy_metadata_log(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     finally:
         log.close()
-    _say_what_was_taken(options, folder, taken)
+    _report_adopted(options, folder, taken)
 
 
 def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[bytes, bytes | None]) -> None:
-    """Append events, with the state that they lead to and `more` keys, in one commit. Raises LogError.
-
-    They are in no request's index: no client requested them.
-    """
+    """Append events, their state and the keys of `more` in one commit. The events are not in the index of requests,
+    because no client requested them. Raises LogError."""
     recorder = Recorder(log, TopicStore(log))
     recorder.record(max(_now_ms(), recorder.last_ms), cause, events, indexed=False)
     recorder.commit(more)
     log.flush()
 
 
-def _say_what_was_taken(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
+def _report_adopted(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
     image, quorum = taken.image, taken.quorum
     counts = (
         (len(image.all(TopicRecord)), "topic"),
@@ -187,16 +194,16 @@ def _say_what_was_taken(options: argparse.Namespace, folder: KafkaFolder, taken:
         + f"; the metadata log ends at offset {folder.end_offset}, epoch {quorum.leader_epoch}"
     )
     if folder.cut:
-        print(f"{folder.cut} bytes at the end of the log were left out: an incomplete batch")
+        print(f"{folder.cut} bytes at the end of the log were dropped: an incomplete batch")
     unreadable = UnreadableConfigs()
     for event in taken.events:
-        unreadable.take(event)
+        unreadable.on_event(event)
     _print(unreadable)
     kraft = f" --set kraft.version={quorum.kraft_version}" if quorum.kraft_version else ""
     where = f"{quorum.host}:{quorum.port}" if quorum.port else "HOST:PORT"
     print(
-        f"Lead it with: topicwright serve --brokers kraft --data {options.data} --set node.id={quorum.node_id}{kraft} "
-        f"--kafka {where}, on the address that brokers know."
+        f"Start it with: topicwright serve --brokers kraft --data {options.data} --set node.id={quorum.node_id}{kraft} "
+        f"--kafka {where}, at the address that brokers know."
     )
 
 
@@ -214,4 +221,4 @@ def _now_ms() -> int:
 
 
 def _no_new_cluster() -> NoReturn:
-    raise FolderError("the folder holds no log: name the folder that `topicwright serve --data` was given")
+    raise FolderError(f"the folder {NO_LOG}")

@@ -1,9 +1,9 @@
-"""`topicwright backup`: a log copied beside its service; and `recover`: a data folder of it, of any moment.
+"""`topicwright backup`: copy a log while its service runs; `recover`: create a data folder as of any point in time.
 
-A backup is an archive whose last stretch may be short: a second run adds what is new since. What is recovered is made
-beside the folder that is named, which it becomes once it is whole.
+A backup is an archive whose last segment may be short; the next run adds the new events. `recover` works in a folder
+next to the named one, and renames it when it is complete.
 
-Exit codes: 0 done; 2 wrong usage, or something is wrong with the log, the store or what is in it.
+Exit codes: 0 done; 2 wrong usage, or an error of the log or the store.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from controller.cli.terminal.usage import complain
+from controller.cli.arguments import complain
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
 from events.codec import EventDecodeError
 from events.logs.log import LogError
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.moments import iso, parse_moment
+from projections.text.moments import iso, parse_moment
 
 UNFINISHED = ".unfinished"
 MARK = "made-by-topicwright-recover"
 
 
 class Unusable(Exception):
-    """What was named cannot be used; the message says why."""
+    """A folder or store cannot be used; the message says why."""
 
 
 def backup(options: argparse.Namespace) -> int:
-    """Copy what is new; the exit code."""
+    """Copy new events; returns the exit code."""
     return _exit_code(partial(_backup, options))
 
 
 def recover(options: argparse.Namespace) -> int:
-    """Make the folder; the exit code."""
+    """Create the folder; returns the exit code."""
     return _exit_code(partial(_recover, options))
 
 
@@ -51,28 +51,28 @@ def _exit_code(run: Callable[[], None]) -> int:
     try:
         run()
     except ImportError as error:
-        return complain(f"this takes {error.name}, which is not installed: pip install 'topicwright[replay]'")
+        return complain(f"{error.name} is not installed: pip install 'topicwright[replay]'")
     except (LogError, EventDecodeError, Unusable, CannotApply, OSError) as error:
         return complain(str(error))
     return 0
 
 
 def _backup(options: argparse.Namespace) -> None:
-    from events.logs.archive.manifest import Writer, noted, starts_in
-    from events.logs.archive.place import is_inside, open_place
+    from events.logs.archive.manifest import Writer, archive_status, starts_in
+    from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
     from projections.replay.spark.column_batches import Columns
     from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
-    place = open_place(options.url)
+    place = open_store(options.url)
     with look(options.data) as log:
         if is_inside(place, options.data):
-            raise Unusable(f"{place.url} is in the folder that is to be copied: name a place beside it")
-        own = noted(log).url
-        if own and open_place(own).url == place.url:
-            raise Unusable(f"{place.url} is where the service archives: name another place for the backup")
+            raise Unusable(f"{place.url} is inside the data folder: name a place outside it")
+        own = archive_status(log).url
+        if own and open_store(own).url == place.url:
+            raise Unusable(f"{place.url} is the archive of the service: name another place for the backup")
         end = log.durable_offset
         writer = Writer(
             boot=secrets.token_hex(8),
@@ -94,42 +94,42 @@ def _backup(options: argparse.Namespace) -> None:
                 added += manifest.end - manifest.start
                 size += manifest.events.size + manifest.index.size
             progress(manifest.end)
-        print(f"{added} events added, {size} bytes: {place.url} holds all {archiver.next_offset} of {options.data}")
+        print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
 
 
 def _recover(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import read_chain
-    from events.logs.archive.place import open_place
+    from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
 
-    place, data = open_place(options.url), options.data
+    place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise Unusable(f"{data} is there, and not empty: name a folder to be made")
+        raise Unusable(f"{data} exists and is not empty: name a new folder")
     about, manifests = read_chain(place)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)
-    with _beside(data) as fresh:
+    with _work_folder(data) as fresh:
         with closing(_new_log(fresh, about.cluster_id)) as log:
             last = recovered(log, place, manifests, at, history, _progress(manifests[-1].end if manifests else 0))
-            real = _real_brokers(log)
+            is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
-    _say(data, about.cluster_id, about.history, history, last)
-    if real:
+    _report(data, about.cluster_id, about.history, history, last)
+    if is_kraft:
         print(
-            "It led real brokers, which follow the metadata log: that is not in a backup. `topicwright restore` makes "
-            "a folder to lead them of a broker's copy; this one is to be read."
+            "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
+            "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
 
 
 @contextmanager
-def _beside(data: Path) -> Iterator[Path]:
-    """Where to make a data folder: in a folder next to it, which no other process uses meanwhile and which is removed
-    afterwards. Nothing is removed but what a `recover` made there, which the mark tells. Raises Unusable, OSError."""
+def _work_folder(data: Path) -> Iterator[Path]:
+    """A locked folder next to the data folder to create; removed afterwards. Only a folder that a `recover` marked is
+    ever removed. Raises Unusable, OSError."""
     around = data.absolute().with_name(data.name + UNFINISHED)
     mark, log = around / MARK, around / "log"
     if around.is_symlink() or (around.is_dir() and not mark.is_file() and any(around.iterdir())):
         raise Unusable(
-            f"{around} is needed for the work, and was not made by `recover`: move it, or name another folder"
+            f"{around} is needed as a work folder, but was not created by `recover`: move it, or name another folder"
         )
     around.mkdir(0o700, parents=True, exist_ok=True)
     held = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -137,7 +137,7 @@ def _beside(data: Path) -> Iterator[Path]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Unusable(f"{data} is being made by another process: wait for it, or name another folder") from None
+            raise Unusable(f"another process is creating {data}: wait for it, or name another folder") from None
         mark.touch()
         if log.exists():
             shutil.rmtree(log)
@@ -158,7 +158,7 @@ def _new_log(folder: Path, cluster_id: str) -> RocksDbLog:
     )
 
 
-def _real_brokers(log: RocksDbLog) -> bool:
+def _led_kafka_brokers(log: RocksDbLog) -> bool:
     from events.codec import decode_event
 
     kinds = (MetadataAdopted, QuorumEpochBegun)
@@ -166,15 +166,13 @@ def _real_brokers(log: RocksDbLog) -> bool:
     return any(isinstance(decode_event(offset, log.read_one(offset)).event, kinds) for _, offset in offsets)
 
 
-def _say(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:
-    print(f"{data} holds cluster {cluster_id} as it was after event {last.offset}, of {iso(last.at_ms)}")
-    print(
-        f"its history goes its own way from here: it is {history}, and was {before}; archive it to a place of its own"
-    )
+def _report(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:
+    print(f"{data} has cluster {cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
+    print(f"it starts a new history {history} (before: {before}), which needs an archive of its own")
 
 
 def _progress(end: int) -> Callable[[int], object]:
-    """Shows on a terminal how far it is."""
+    """Prints the progress on a terminal."""
     if not sys.stderr.isatty():
         return lambda _: None
     return lambda done: print(f"\r{done:,} of {end:,} events", end="" if done < end else "\n", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`topicwright demo`: a story in a minute, with real output from a real client against a real `serve`."""
+"""`topicwright demo`: a tour in a minute, with the output of a real client against a real `serve`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadat
 class Owned(CreateTopicPolicy):
     def validate(self, request: RequestMetadata) -> None:
         if "." not in request.topic:
-            raise PolicyViolation(f"topic {request.topic!r} has no owner: say TEAM.NAME")
+            raise PolicyViolation(f"topic {request.topic!r} has no owner: name it TEAM.NAME")
 """
 SETTINGS = (
     "create.topic.policy.class.name=team_policy.Owned",
@@ -38,13 +38,13 @@ ANSWERED_WITHIN_S = 10
 
 
 def demo(_: argparse.Namespace) -> int:
-    """Tell the story; 0 when every step came out as told."""
+    """Run the demo; returns the exit code."""
     with TemporaryDirectory(prefix="topicwright-demo-") as folder:
         (Path(folder) / "team_policy.py").write_text(POLICY)
-        _say("A policy, in Python (KIP-108), in the working folder:")
+        _say("A policy in Python (KIP-108):")
         print(_indented(POLICY))
         with _serving(Path(folder)) as (kafka, http):
-            _Story(kafka, http).tell()
+            _Demo(kafka, http).run()
     return 0
 
 
@@ -69,33 +69,30 @@ def _serving(folder: Path) -> Iterator[tuple[str, str]]:
             process.wait(timeout=STARTED_WITHIN_S)
 
 
-class _Story:
-    """The steps, each with what a real client gets."""
-
+class _Demo:
     def __init__(self, kafka: str, http: str) -> None:
         self._http = http
         self._admin = AdminClient({"bootstrap.servers": kafka, "client.id": "demo"})
-        self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connects, so that what is timed below is the create
+        self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connect first, so that only the create is timed
 
-    def tell(self) -> None:
-        """All steps in order."""
-        _say("confluent-kafka creates pay.orders with 6 partitions, and waits until it is complete (KIP-4):")
+    def run(self) -> None:
+        _say("confluent-kafka creates pay.orders with 6 partitions and waits until it is complete (KIP-4):")
         self._create(NewTopic("pay.orders", 6))
         _say("The policy refuses a topic without an owner:")
         self._create(NewTopic("orders", 6))
-        _say("A dry run shows the very replicas that a create would get:")
-        dry = self._post("/topics?validate_only=true", {"name": "pay.refunds", "num_partitions": 3})
+        _say("A dry run shows the replicas that a create would get:")
+        dry = self._post("/v1/topics?validate_only=true", {"name": "pay.refunds", "num_partitions": 3})
         self._show_partitions(dry)
-        _say("Broker 3 stops. A factor of 3 with two live brokers leaves a placeholder (KIP-409):")
-        self._post("/simulated/brokers/3/stop", None)
+        _say("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
+        self._post("/v1/simulated/brokers/3/stop", None)
         self._await(lambda: self._live() == [1, 2])
         self._create(NewTopic("pay.refunds", 3))
-        self._show_partitions(self._get("/topics/pay.refunds"))
-        _say("Broker 3 comes back and takes the place that was kept:")
-        self._post("/simulated/brokers/3/start", None)
-        self._await(lambda: all(min(p["replicas"]) > 0 for p in self._get("/topics/pay.refunds")["partitions"]))
-        self._show_partitions(self._get("/topics/pay.refunds"))
-        _say("Why is it so? topicwright explain pay.refunds")
+        self._show_partitions(self._get("/v1/topics/pay.refunds"))
+        _say("Broker 3 starts again and replaces the placeholder:")
+        self._post("/v1/simulated/brokers/3/start", None)
+        self._await(lambda: all(min(p["replicas"]) > 0 for p in self._get("/v1/topics/pay.refunds")["partitions"]))
+        self._show_partitions(self._get("/v1/topics/pay.refunds"))
+        _say("topicwright explain pay.refunds")
         self._explain("pay.refunds")
         _say("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
 
@@ -113,7 +110,7 @@ class _Story:
             print(f"    partition {index}: replicas {partition['replicas']} leader {partition['leader']}")
 
     def _live(self) -> list[int]:
-        return [broker["broker_id"] for broker in self._get("/brokers")["brokers"] if not broker["fenced"]]
+        return [broker["broker_id"] for broker in self._get("/v1/brokers")["brokers"] if not broker["fenced"]]
 
     def _explain(self, topic: str) -> None:
         argv = [sys.executable, "-m", "controller.cli", "explain", topic, "--http", self._http]
@@ -134,7 +131,7 @@ class _Story:
         deadline = time.monotonic() + ANSWERED_WITHIN_S
         while not reached():
             if time.monotonic() > deadline:
-                raise SystemExit("topicwright: the demo waited in vain; the service did not get there in time")
+                raise SystemExit("topicwright: the demo timed out waiting for the service")
             time.sleep(0.02)
 
 

@@ -1,4 +1,9 @@
-"""What `topicwright join`, `leave` and `quorum` do."""
+"""`topicwright join`, `leave` and `quorum`: a voter among the controllers of a Kafka cluster.
+
+`join` runs until it is stopped and stays a voter until `leave`; neither needs a restart of other nodes. `quorum` shows
+the voters, and controllers that left whose registrations block upgrades; `leave` frees those. Exit codes: 0 done, 1
+refused by the quorum or not finished, 2 wrong usage or settings.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,15 @@ from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError,
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError, Standing
 from controller.brokers.kraft.quorum.leaving import all_limits, running, stays_away
 from controller.brokers.kraft.quorum.raft.voters import Place
-from controller.cli import starting
-from controller.cli.terminal.tables import table
-from controller.cli.terminal.usage import complain
-from controller.kafka.messages.describe_quorum import ReplicaState
+from controller.cli import serve as flags
+from controller.cli.arguments import complain
+from controller.cli.output import table
+from controller.kafka.messages.quorum import QuorumReplica
 from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
-from projections.queries.moments import iso
+from projections.text.moments import iso
 
 REFUSED = 1
 
@@ -32,12 +37,12 @@ def _places(text: str) -> list[Place]:
 def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
     """The main loop of a voter. Raises SettingsError."""
     if "node.id" not in settings.given:
-        raise SettingsError("name this node, by an id that no other has, brokers included: --set node.id=N")
+        raise SettingsError("give this node an id that no controller or broker has: --set node.id=N")
     if settings.listeners and options.listen is not None:
-        raise SettingsError("the address for controllers and brokers is given by --listen or by listeners, not by both")
+        raise SettingsError("give either --listen or the setting listeners")
     security = security_in(options.command_config, "--command-config")
-    listen = options.listen or starting.address(starting.DEFAULT_LISTEN)
-    starting.refuse_taken(settings, listen=None if settings.listeners else listen, http=options.http)
+    listen = options.listen or flags.address(flags.DEFAULT_LISTEN)
+    flags.refuse_taken(settings, listen=None if settings.listeners else listen, http=options.http)
     return serve(
         ServeOptions(
             kafka=listen,
@@ -73,7 +78,7 @@ def _once(
 
 async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
     if (options.id is None) == (options.data is None):
-        raise SettingsError("leave: say --data DIR of the voter, or --id NODE where that is lost")
+        raise SettingsError("leave: give either --data DIR of the voter, or --id NODE if the folder is lost")
     found = await client.find()
     quorum = await client.describe()
     voters, node_id, directory = quorum.current_voters, options.id, None
@@ -81,59 +86,61 @@ async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
         known = read_properties(options.data / META_PROPERTIES)
         node_id, directory = int(known["node.id"]), uuid_of(known.get("directory.id", ""))
         if known["cluster.id"] != found.cluster_id:
-            raise FolderError(f"{options.data} is of cluster {known['cluster.id']}, not of {found.cluster_id}")
+            raise FolderError(f"{options.data} belongs to cluster {known['cluster.id']}, not to {found.cluster_id}")
     leaver = next((each for each in voters if each.replica_id == node_id), None)
     if leaver is not None and directory not in (None, leaver.replica_directory_id):
         raise QuorumError(
-            f"node {node_id} votes with directory id {uuid_text(leaver.replica_directory_id)}, and {options.data} is "
-            f"of {uuid_text(directory)}"
+            f"node {node_id} votes with directory id {uuid_text(leaver.replica_directory_id)}, but {options.data} has "
+            f"{uuid_text(directory)}"
         )
     found_limits = (await all_limits(client)).get(node_id)
     if leaver is None and found_limits is None:
         voting = ", ".join(f"{each.replica_id} ({uuid_text(each.replica_directory_id)})" for each in voters)
-        raise QuorumError(f"node {node_id} is no voter, and no registration of it blocks upgrades; voters: {voting}")
+        raise QuorumError(
+            f"node {node_id} is not a voter, and has no registration that blocks upgrades; voters: {voting}"
+        )
     runs = node_id in running(quorum) and options.data is None
     if leaver is not None:
         runs = runs and (await client.stand()).priorities.get(node_id) is None
         await client.remove(found.cluster_id, quorum, leaver)
         left = ", ".join(str(each.replica_id) for each in voters if each != leaver)
-        print(f"node {node_id} votes no longer; the voters are {left}", flush=True)
+        print(f"node {node_id} is no longer a voter; the voters are {left}", flush=True)
     if runs:
         await stays_away(client, node_id)
     if found_limits is not None:
         await client.free(node_id, {*found_limits, *await client.features()})
-        print(f"the registration of node {node_id} blocks no upgrade any more")
+        print(f"the registration of node {node_id} no longer blocks upgrades")
 
 
 async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
-    shown = await client.stand()
-    part = shown.quorum
-    since = "" if shown.led_since_ms is None else f" since {iso(shown.led_since_ms)}"
+    status = await client.stand()
+    part = status.quorum
+    since = "" if status.led_since_ms is None else f" since {iso(status.led_since_ms)}"
     print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
-    print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(shown))))
+    print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(status))))
     present = running(part).union(each.replica_id for each in part.current_voters)
     try:
         found_limits = await all_limits(client)
-    except QuorumError as error:  # who may see who votes may not read the metadata log
-        print(f"\nControllers that left are not shown: {error}")
+    except QuorumError as error:  # the user may describe the quorum, but not read the metadata log
+        print(f"\nControllers that left cannot be listed: {error}")
         return
     left = [(each, found) for each, found in sorted(found_limits.items()) if each not in present]
     if left:
-        print("\nControllers that left and are registered. No feature can be raised past these levels:")
+        print("\nControllers that left but are still registered. No feature can be raised above these levels:")
         rows = ((node_id, ", ".join(f"{name} {level}" for name, level in found.items())) for node_id, found in left)
         print("\n".join(table(("NODE", "LEVELS"), rows)))
         print("Free each with: topicwright leave --id NODE")
 
 
-def _rows(shown: Standing) -> Iterator[tuple[object, ...]]:
-    part = shown.quorum
+def _rows(status: Standing) -> Iterator[tuple[object, ...]]:
+    part = status.quorum
     leader = next(each for each in part.current_voters if each.replica_id == part.leader_id)
 
-    def row(each: ReplicaState, role: str) -> tuple[object, ...]:
+    def row(each: QuorumReplica, role: str) -> tuple[object, ...]:
         behind_ms = leader.last_caught_up_timestamp - each.last_caught_up_timestamp
         caught_up = "never" if each.last_caught_up_timestamp < 0 else f"{max(0, behind_ms) / 1000:.1f} s ago"
         directory = uuid_text(each.replica_directory_id) if any(each.replica_directory_id) else "-"
-        priority = shown.priorities.get(each.replica_id)
+        priority = status.priorities.get(each.replica_id)
         lag = leader.log_end_offset - each.log_end_offset
         wanted = "-" if priority is None else priority
         return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, wanted
@@ -145,10 +152,10 @@ def _rows(shown: Standing) -> Iterator[tuple[object, ...]]:
 
 
 def leave(options: argparse.Namespace) -> int:
-    """Take a voter out of the quorum; the exit code."""
+    """Remove a voter from the quorum; returns the exit code."""
     return _once(options, _leave)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Show who votes; the exit code."""
+    """Show the quorum; returns the exit code."""
     return _once(options, _show)

@@ -1,11 +1,18 @@
-"""What `topicwright users` does: passwords and tokens, in a log, a file or a running service."""
+"""`topicwright users`: passwords and tokens in a log, a file, or a running service.
+
+A running service is changed through Kafka's admin API. librdkafka retries connections silently; here the first login
+failure or refused connection ends the command with its cause.
+"""
 
 from __future__ import annotations
 
 import argparse
 import getpass
+import logging
 import sys
-from collections.abc import Callable
+import time  # noqa: TID251 - how long a person waits in front of a command
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
@@ -14,11 +21,10 @@ from controller.access import users_file
 from controller.access.users_file import UsersFileError
 from controller.brokers.kraft.quorum.files import LogCorrupted
 from controller.brokers.kraft.quorum.folder import FolderError
-from controller.cli.sources.admin import Admin, AdminError, admin_module
-from controller.cli.sources.folder import open_log
-from controller.cli.sources.http import SourceError
-from controller.cli.terminal.printing import show
-from controller.cli.terminal.usage import complain
+from controller.cli.arguments import complain
+from controller.cli.context import BackendError
+from controller.cli.folder import open_log
+from controller.cli.output import show
 from controller.machine.decision import Detail
 from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
@@ -31,7 +37,7 @@ DONE, REFUSED = 0, 1
 
 
 class UsersError(Exception):
-    """What kept the command from doing anything; the message is for whoever typed it."""
+    """The command could not run; the message says why."""
 
 
 def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -40,7 +46,7 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             return run(options)
         except (
             UsersError,
-            SourceError,
+            BackendError,
             AdminError,
             UsersFileError,
             SettingsError,
@@ -54,15 +60,15 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     return guarded
 
 
-# What is done.
+# --- actions
 
 
 def _add(options: argparse.Namespace) -> int:
     if options.token:
         if options.file is None:
-            raise UsersError("--token goes with --file: tokens are in no other place")
+            raise UsersError("--token needs --file: tokens exist only in users files")
         print(users_file.add_token(options.file, options.name))
-        print(f"the token of {options.name} is shown this once; who has it is User:{options.name}", file=sys.stderr)
+        print(f"this token is shown only once; it logs in as User:{options.name}", file=sys.stderr)
         return DONE
     password = _password(options.name)
     if options.file is not None:
@@ -72,24 +78,24 @@ def _add(options: argparse.Namespace) -> int:
     if options.data is not None:
         with _offline(options) as users:
             outcome = users.add(options.name, options.mechanism, password, options.iterations)
-        return _show(outcome, f"set {options.mechanism} of {options.name}")
+        return _report(outcome, f"set {options.mechanism} of {options.name}")
     admin = admin_module()
     info = admin.ScramCredentialInfo(_kind(options), options.iterations)
     upsert = admin.UserScramCredentialUpsertion(options.name, info, password.encode())
-    return _show(_admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
+    return _report(_admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
 
 
 def _remove(options: argparse.Namespace) -> int:
     done = f"removed {options.name}"
     if options.file is not None:
         found = users_file.remove_user(options.file, options.name)
-        return _show(Detail() if found else Detail(1, f"there is no user {options.name} in {options.file}"), done)
+        return _report(Detail() if found else Detail(1, f"there is no user {options.name} in {options.file}"), done)
     if options.data is not None:
         with _offline(options) as users:
             outcome = users.remove(options.name, options.mechanism)
-        return _show(outcome, f"{done} for {options.mechanism}")
+        return _report(outcome, f"{done} for {options.mechanism}")
     deletion = admin_module().UserScramCredentialDeletion(options.name, _kind(options))
-    return _show(_admin(options).alter(deletion), f"{done} for {options.mechanism}")
+    return _report(_admin(options).alter(deletion), f"{done} for {options.mechanism}")
 
 
 def _kind(options: argparse.Namespace) -> Any:
@@ -114,13 +120,13 @@ def _list(options: argparse.Namespace) -> int:
     show(
         options,
         {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
-        lambda look: look.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
+        lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
         lambda: dict.fromkeys(name for name, _, _ in users),
     )
     return DONE
 
 
-def _show(outcome: Detail, done: str) -> int:
+def _report(outcome: Detail, done: str) -> int:
     if outcome.code:
         return complain(outcome.message, REFUSED)
     print(done)
@@ -131,23 +137,23 @@ def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers
     return offline_users(options.data, load_settings(options.config, options.set), RELEASE)
 
 
-# Passwords.
+# --- passwords
 
 
 def _password(name: str) -> str:
-    """The password of a user, from the terminal (twice) or from standard input. Raises UsersError."""
+    """Read a password from the terminal (twice) or standard input. Raises UsersError."""
     if sys.stdin.isatty():
         password = getpass.getpass(f"password of {name}: ")
-        if getpass.getpass("once more: ") != password:
-            raise UsersError("the two passwords differ")
+        if getpass.getpass("repeat the password: ") != password:
+            raise UsersError("the passwords differ")
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise UsersError("the password is empty: type one, or give it as the first line of standard input")
+        raise UsersError("the password is empty: type one, or write it to the first line of standard input")
     return password
 
 
-# The admin API.
+# --- the admin API
 
 
 def _admin(options: argparse.Namespace) -> Admin:
@@ -169,4 +175,108 @@ def _client_properties(options: argparse.Namespace) -> dict[str, str]:
 
 
 add, remove, list_ = map(_guarded, (_add, _remove, _list))
-"""The actions of the command: each returns its exit code."""
+"""The actions; each returns its exit code."""
+
+
+TIMEOUT_S = 30.0
+"""The timeout of a request once connected: a broker may be restarting."""
+POLL_S = 0.05
+RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff.max.ms": 1000}
+"""Slow enough that a wrong password is tried only once."""
+FATAL = ("_AUTHENTICATION", "_SSL")
+DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
+FATAL_AFTER: Mapping[str, int] = {**dict.fromkeys(FATAL, 1), DOWN: 2, ALL_DOWN: 3}
+"""How many errors end the command. A host name may have two addresses of which one works, and each attempt tries the
+next one. If a service closes each connection (it expects a login or TLS), the client only reports all brokers down."""
+
+
+class AdminError(Exception):
+    """The request failed; `code` is Kafka's error if the service answered."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Admin:
+    """A connection to a service. Raises AdminError, also for properties that librdkafka rejects."""
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
+        from confluent_kafka import KafkaException
+
+        self._bootstrap = bootstrap
+        self._seen: list[Any] = []
+        config = {"bootstrap.servers": bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
+        try:
+            self._client = admin_module().AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
+        except KafkaException as error:
+            raise AdminError(error.args[0].str()) from None
+
+    def alter(self, change: object) -> Detail:
+        """Set or remove a SCRAM credential; returns the outcome."""
+        futures = self._client.alter_user_scram_credentials([change], request_timeout=TIMEOUT_S)
+        try:
+            (future,) = futures.values()
+            self._result(future)
+        except AdminError as error:
+            if not error.code:
+                raise
+            return Detail(error.code, str(error))
+        return Detail()
+
+    def users(self) -> list[tuple[str, str, int]]:
+        """All users with their mechanisms and iterations."""
+        found = self._result(self._client.describe_user_scram_credentials(request_timeout=TIMEOUT_S))
+        return [
+            (user, info.mechanism.name.replace("_", "-"), info.iterations)
+            for user, described in found.items()
+            for info in described.scram_credential_infos
+        ]
+
+    def _result(self, future: Future[Any]) -> Any:
+        """Wait for a result, until a fatal error or the timeout."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + TIMEOUT_S
+        while not future.done():
+            self._client.poll(POLL_S)
+            if future.done():
+                break
+            names = [seen.name() for seen in self._seen]
+            if any(names.count(name) >= often for name, often in FATAL_AFTER.items()):
+                raise AdminError(self._why())
+            if time.monotonic() > deadline:
+                raise AdminError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
+        try:
+            return future.result(0)
+        except KafkaException as error:
+            raise AdminError(error.args[0].str(), int(error.args[0].code())) from None
+
+    def _why(self) -> str:
+        """The first error of the client, without its connection names."""
+        causes = [seen.str() for seen in self._seen if seen.name() != ALL_DOWN]
+        if self._seen and not causes:
+            return (
+                f"{self._bootstrap} closes each connection: it may require a login or TLS; configure them with "
+                "--command-config FILE, for example security.protocol=SASL_SSL"
+            )
+        if not causes:
+            return f"no connection to {self._bootstrap}"
+        refused = any(seen.name() == "_AUTHENTICATION" for seen in self._seen)
+        what = "the login was refused by" if refused else "no service at"
+        cause = causes[0].partition("/bootstrap: ")[2] or causes[0]
+        return f"{what} {self._bootstrap}: {cause}"
+
+
+def admin_module() -> Any:
+    """confluent_kafka.admin, which takes 0.1 s to import and is untyped."""
+    from confluent_kafka import admin
+
+    return admin
+
+
+def _silent() -> logging.Logger:
+    logger = logging.getLogger("topicwright.users")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger

@@ -1,6 +1,6 @@
-"""`topicwright verify`: does a proof hold, or is a whole log what it was?
+"""`topicwright verify` and `prove`: write a proof that events are in the log; verify a proof, or a whole log.
 
-Exit codes: 0 it is; 1 it is not; 2 wrong usage, or nothing there to read.
+Exit codes: 0 valid, or proved; 1 invalid, or not in the log; 2 wrong usage, or nothing to read.
 """
 
 from __future__ import annotations
@@ -8,58 +8,67 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from controller.cli.arguments import complain
+from controller.cli.backend import Backend, HttpBackend, Refusal, http_address, read_access
+from controller.cli.context import BackendError
+from controller.cli.folder import holds_log, open_log, partitions_in
+from controller.cli.output import harmless
+from controller.cli.reads import common
 from controller.cli.reads.common import DONE, FOUND
-from controller.cli.sources.http import HttpSource, Refusal, SourceError
-from controller.cli.sources.http_access import AccessError, http_address, read_access
-from controller.cli.terminal.tables import harmless
-from controller.cli.terminal.usage import complain
-from events.catalog import HeadSigned, Recorded
 from events.codec import EventDecodeError, decode_event
-from events.logs.archive.manifest import manifests_of, noted, read_stored, requests_of
-from events.logs.archive.place import open_place
-from events.logs.heads import BadKey, Head, log_name, read_public_key
-from events.logs.log import LogCorrupted, LogError
-from events.logs.merkle import PATH_LENGTH_MAX, Frontier
-from events.logs.proofs import FILE_BYTES_MAX, Proof, ProofFails, check_paths, read_proof
+from events.logs.archive.manifest import archive_status, manifests_of, read_stored, requests_of
+from events.logs.archive.store import open_store
+from events.logs.log import LogCorrupted
+from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
-from projections.queries.auditing_snapshots import wrong_snapshots
-from projections.queries.moments import iso
-from projections.queries.proving import Consistency, signed_head
+from events.logs.tree_heads import (
+    FILE_BYTES_MAX,
+    BadKey,
+    Head,
+    Proof,
+    ProofFails,
+    check_paths,
+    log_name,
+    read_proof,
+    read_public_key,
+)
+from projections.queries.auditing import Findings, against_head, audit, wrong_snapshots
+from projections.queries.proving import LEAVES_MAX, Consistency, Leaves
 from projections.queries.query import Query
-from projections.shown import to_json
 from projections.store.archived.bases import wrong_state
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
-
-_SHOWN_EVERY = 10_000
+from projections.text.moments import iso
+from projections.views import to_json
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Say whether it holds; the exit code."""
-    from controller.cli.sources.folder import holds_log
-
+    """Run `verify`; returns the exit code."""
     what = Path(options.what)
     try:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or ((what / "archive.json").is_file() and not holds_log(what)):
-            return _archive(options, key, head)
+            try:
+                from controller.cli.work.verify_archive import verify_archive
+            except ImportError as error:
+                return complain(f"{error.name} is not installed: pip install 'topicwright[replay]'")
+            return verify_archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
             return _proof(_read(what, FILE_BYTES_MAX), key, head)
         return _service(options, key, head)
     except argparse.ArgumentTypeError as error:
-        return complain(f"{options.what!r} is no file, no folder, and {str(error).partition(' is ')[2]}")
-    except (SourceError, AccessError, BadKey) as error:
+        return complain(f"{options.what!r} is not a file, not a folder, and {str(error).partition(' is ')[2]}")
+    except (BackendError, BadKey) as error:
         return complain(str(error), FOUND if isinstance(error.__cause__, LogCorrupted) else 2)
     except Refusal as refusal:
         return complain(refusal.error.message)
@@ -68,7 +77,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def read_head(path: Path) -> Head:
-    """The head in a file: alone, or in a reply or a proof that holds it. Raises SourceError."""
+    """Read a head from a file: alone, in a response, or in a proof. Raises BackendError."""
     try:
         text = _read(path, FILE_BYTES_MAX)
         return msgspec.json.decode(text, type=Consistency).head
@@ -77,7 +86,9 @@ def read_head(path: Path) -> Head:
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise SourceError(f"--head {path} holds no head ({error}): keep a reply of GET /log/head, or a proof") from None
+        raise BackendError(
+            f"--head {path} contains no head ({error}): save a response of GET /v1/log/head, or a proof"
+        ) from None
 
 
 def _read(path: Path, bytes_max: int) -> bytes:
@@ -85,51 +96,51 @@ def _read(path: Path, bytes_max: int) -> bytes:
         with path.open("rb") as file:
             text = file.read(bytes_max + 1)
     except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+        raise BackendError(f"{path} cannot be read: {error.strerror}") from error
     if len(text) > bytes_max:
-        raise SourceError(f"{path} is larger than {bytes_max} bytes: no proof and no head is")
+        raise BackendError(f"{path} is larger than {bytes_max} bytes, so it is neither a proof nor a head")
     return text
 
 
 # --- a proof
 
 
-def _proof(text: bytes, key: bytes | None, kept: Head | None) -> int:
+def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
     proof = read_proof(text)
     check_paths(proof)
     head = proof.head
-    if key is None and kept is None:
+    if key is None and known is None:
         return complain(
-            f"the proof fits its head, of {head.size} events with root {head.root}; say by whom that head is to be "
-            "trusted: --key with the public key of the service, or --head with one that was kept"
+            f"the proof matches its head, of {head.size} events with root {head.root}; to check the head itself, give "
+            "--key with the public key of the service, or --head with a saved head"
         )
     if key is not None and not head.is_signed_by(key):
         raise ProofFails("its head is not signed by that key")
-    if kept is not None and (kept.log, kept.size, kept.root) != (head.log, head.size, head.root):
-        if kept.size != head.size:
+    if known is not None and (known.log, known.size, known.root) != (head.log, head.size, head.root):
+        if known.size != head.size:
             raise ProofFails(
-                f"its head is over {head.size} events, and the one that was kept over {kept.size}: have it made with "
+                f"its head covers {head.size} events, the saved one {known.size}: create the proof with "
                 "`topicwright prove --head`"
             )
-        raise ProofFails("its head is not the one that was kept")
-    said = head if key is not None or kept is None else kept  # the time is of whom the reader trusts
-    print(f"holds: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(said.at_ms)}")
-    for line in _in_words(proof):
+        raise ProofFails("its head is not the saved one")
+    trusted = head if key is not None or known is None else known
+    print(f"valid: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(trusted.at_ms)}")
+    for line in _lines_of(proof):
         print(harmless(line))
     return DONE
 
 
-def _in_words(proof: Proof) -> list[str]:
+def _lines_of(proof: Proof) -> list[str]:
     lines = []
     for event in proof.events:
         if not event.value:
-            lines.append(f"{event.offset}: an event of which only the hash is shown, as of one with a secret")
+            lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
             continue
         try:
-            shown = to_json.event(decode_event(event.offset, event.value))
-            lines.append(f"{shown.offset:>8}  {shown.at}  {shown.type:<19}  {shown.text}")
+            view = to_json.event(decode_event(event.offset, event.value))
+            lines.append(f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}")
         except EventDecodeError as error:
-            lines.append(f"{error}: a newer release may know it")
+            lines.append(f"{error}: written by a newer release?")
     return lines
 
 
@@ -137,12 +148,10 @@ def _in_words(proof: Proof) -> list[str]:
 
 
 def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: Head | None) -> int:
-    from controller.cli.sources.folder import open_log, partitions_in
-
     numbered: dict[int | None, Path] = dict(enumerate(partitions_in(folder))) or {None: folder}
     if options.partition is not None:
         if options.partition not in numbered:
-            raise SourceError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
+            raise BackendError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
         numbered = {options.partition: numbered[options.partition]}
     code, compared = DONE, head is None
     for number, path in numbered.items():
@@ -158,112 +167,57 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
                 heads=heads,
                 public_key=key,
                 index_key=secrets.token_bytes(32),
-                progress=_progress(log.durable_offset),
+                progress=progress_to(log.durable_offset),
             )
-            wrong = found.findings or tuple(dict.fromkeys(_wrong_beside(log, part)))
-        more = f", {found.signed} signed heads among them" if found.signed else ""
-        code = max(code, _say(wrong, name, found.size, found.root, heads, more))
+            wrong = found.findings or tuple(dict.fromkeys(_other_findings(log, part)))
+        more = f", with {found.signed} signed heads" if found.signed else ""
+        code = max(code, report(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
-        return complain(f"--head is one of log {head.log}, and none of the partitions in {folder} is that", FOUND)
+        return complain(f"--head is of log {head.log}, which is not among the partitions in {folder}", FOUND)
     return code
 
 
-def _wrong_beside(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """What is not what the events lead to, which are as they should be: snapshots, the state, and of stretches that are
-    in the archive alone their requests. Raises LogError."""
+def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
+    """What differs from the (valid) events: snapshots, the state, and the request files of segments that are only in
+    the archive. Raises LogError."""
     refold = Refold(log, lambda: None, from_scratch=True)
     yield from wrong_snapshots(log, part, refold)
     yield from wrong_state(log, refold)
     for manifest in manifests_of(log):
         stored = requests_of(log, manifest)
         if stored is not None and manifest.end <= log.start_offset:
-            place = open_place(noted(log).url)
+            place = open_store(archive_status(log).url)
             try:
                 read_stored(place, manifest.requests_name(stored), stored)
             except LogCorrupted as error:
                 yield str(error)
 
 
-def _archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
-    try:
-        from controller.cli.work.verify_bases import wrong_bases
-        from controller.cli.work.verify_stretches import each_event
-        from events.logs.archive.base import offsets_of_bases
-        from events.logs.archive.manifest import read_chain
-        from projections.store.archived.recovering import archived
-    except ImportError as error:
-        return complain(f"this takes {error.name}, which is not installed: pip install 'topicwright[replay]'")
-    heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
-    roots = {0: frontier.root()}
-    try:
-        place = open_place(options.what)
-        about, manifests = read_chain(place)
-        name = log_name(about.cluster_id, options.partition)
-        progress = _progress(manifests[-1].end if manifests else 0)
-        signed = [] if key is None else list(_signed_in(archived(place, manifests), name))
-        sizes = {one.size for one in (*heads, *signed)}
-        for record, value in each_event(place, manifests, findings):
-            frontier.extend((value,), PATH_LENGTH_MAX)
-            if frontier.size in sizes:
-                roots[frontier.size] = frontier.root()
-            if not record.offset % _SHOWN_EVERY:
-                progress(record.offset)
-        newest = max(offsets_of_bases(place), default=0)
-        for one in heads:
-            if one.log == name and one.size > max(frontier.size, newest):
-                findings.found(f"it has the first {frontier.size} events, and the head is over {one.size}")
-            elif one.log != name or one.size <= frontier.size:  # else the base is looked at that has the others
-                against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
-        if key is not None:
-            _check_signed(findings, key, signed, roots)
-        for finding in wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
-            findings.found(finding)
-    except LogError as error:
-        return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
-    more = f", {len(signed)} signed heads among them" if signed else ""
-    return _say(findings, name, frontier.size, frontier.root().hex(), heads, more)
-
-
-def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
-    """The heads that are kept as events, of which each is older than its event."""
-    for record, _ in events:
-        if isinstance(record.event, HeadSigned) and record.event.size <= record.offset:
-            yield signed_head(log, record.event)
-
-
-def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
-    if not signed:
-        findings.found(NONE_SIGNED)
-    for one in signed:
-        if not one.is_signed_by(key):
-            findings.found(f"the head over its first {one.size} events was not signed by that key")
-        elif roots[one.size].hex() != one.root:
-            findings.found(f"its first {one.size} events are not those of the head that was signed")
-
-
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
-    """The roots are those of the events as they were read once: what a service says of an older head, as that it goes
-    on from there, shows nothing of these."""
-    with HttpSource(http_address(options.what), read_access(options.command_config)) as source:
-        head, findings = source.head(options.partition), Findings()
+    """Verify a running service. All roots are computed from one read of the events: a consistency proof by the service
+    would say nothing about these."""
+    with HttpBackend(http_address(options.what), read_access(options.command_config)) as backend:
+        head = backend.get(Consistency, "/log/head", partition=options.partition).head
+        findings = Findings()
         if key is not None and not head.is_signed_by(key):
             findings.found("its head is not signed by that key")
         sizes = {one.size for one in (head, old) if one is not None and one.size <= head.size}
-        roots = _roots_over(source, options.partition, sorted(sizes))
+        roots = _roots_over(backend, options.partition, sorted(sizes))
         if roots.get(head.size) != head.root:
-            findings.found("its events are not those that its head is over")
+            findings.found("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
-    return _say(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
+    return report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
 
 
-def _roots_over(source: HttpSource, partition: int | None, sizes: list[int]) -> dict[int, str]:
-    """The roots over the first so many events, for as far as there are events."""
-    frontier, progress = Frontier(), _progress(sizes[-1])
+def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -> dict[int, str]:
+    """The roots over the first N events for each size, as far as there are events."""
+    frontier, progress = Frontier(), progress_to(sizes[-1])
     roots: dict[int, str] = {}
     for size in sizes:
         while frontier.size < size:
-            leaves = source.leaves(frontier.size, partition).leaves[: size - frontier.size]
+            page = backend.get(Leaves, "/log/leaves", from_=frontier.size, limit=LEAVES_MAX, partition=partition)
+            leaves = page.leaves[: size - frontier.size]
             if not leaves:
                 return roots
             frontier.extend_leaves(leaf.hash for leaf in leaves)
@@ -272,18 +226,55 @@ def _roots_over(source: HttpSource, partition: int | None, sizes: list[int]) -> 
     return roots
 
 
-def _say(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
+def report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
     for finding in findings:
         print(f"{log}: {finding}")
     if findings:
         return FOUND
-    since = "".join(f", and its first {head.size} are those of the head that was kept" for head in heads)
-    print(f"{log}: {size} events are those of its head{since}{more}; root {root}")
+    since = "".join(f", and its first {head.size} match the saved head" for head in heads)
+    print(f"{log}: {size} events match its head{since}{more}; root {root}")
     return DONE
 
 
-def _progress(size: int) -> Callable[[int], object]:
-    """Shows on a terminal how far it is."""
+def progress_to(size: int) -> Callable[[int], object]:
+    """Prints the progress on a terminal."""
     if not sys.stderr.isatty():
         return lambda _: None
     return lambda done: print(f"\r{done:,} of {size:,} events", end="" if done < size else "\n", file=sys.stderr)
+
+
+def prove(options: argparse.Namespace, backend: Backend) -> int:
+    """Run `prove`; returns the exit code."""
+    try:
+        size = None if options.head is None else read_head(options.head).size
+        proof = _requested(options, backend, size)
+    except ProofFails as error:
+        return complain(str(error))
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
+    sys.stdout.flush()
+    signed = "signed" if proof.head.signature else "not signed"
+    print(
+        f"{len(proof.events)} events of {proof.about}, proved by a head of {proof.head.size} events, {signed}",
+        file=sys.stderr,
+    )
+    if proof.next_offset is not None:
+        print(f"more events exist: continue with --from {proof.next_offset}", file=sys.stderr)
+    return common.DONE
+
+
+def _requested(options: argparse.Namespace, backend: Backend, size: int | None) -> Proof:
+    """The proof of an offset, else a topic, else a request. Raises Refusal, BackendError."""
+    subject: str = options.subject
+
+    def get(**subject: object) -> Proof:
+        span = {"from": options.start, "limit": options.limit, "partition": options.partition, "size": size}
+        return backend.get(Proof, "/log/proof", **span, **subject)
+
+    if subject.isascii() and subject.isdigit():
+        return get(offset=subject)
+    try:
+        return get(topic=subject)
+    except Refusal as refusal:
+        if refusal.status not in {403, 404}:
+            raise
+    return get(request=subject)

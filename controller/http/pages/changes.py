@@ -1,6 +1,6 @@
-"""What forms change: the very commands of the JSON, for who is shown the form and may do it.
+"""The pages with forms: they submit the same commands as the JSON API, and show refusals with their rule.
 
-A form carries a token (`controller.http.pages.tokens`). What is refused is shown with its rule and its request.
+Each form carries a token (`controller.http.requests.FormTokens`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,24 @@ from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest, Refused, refused
 from controller.http.pages.frame import flags
+from controller.http.pages.reads import topic_page
 from controller.http.pages.site import FOLLOW, Site
-from controller.http.pages.topics import topic_page
-from controller.http.parameters import At
-from controller.http.paths import altering, overviews, writes
-from controller.http.requests import body_of, caller_of, read_form
+from controller.http.paths import overviews, writes
+from controller.http.requests import At, body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.shown.json_types import CreatedShape, ErrorShape
-from projections.shown.overview_types import PoliciesShape
+from projections.views.json_types import CreatedView, ErrorView
+from projections.views.overview_types import PoliciesView
 
-NOTHING_FILLED_IN: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
+EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")
-_NO_CLUSTER: Final = "Rules and what they refused are for who may describe the cluster, and this login may not."
+_NO_CLUSTER: Final = "To see the policies and what they refused, this user needs Describe on the cluster."
 
 
 @get("/policies")
 async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
-    """The rules in force, what each refused, and the form that tries a create."""
-    found: PoliciesShape | None = None
+    found: PoliciesView | None = None
     if site.allows(request, "Describe"):
-        found = await site.shown(overviews.policies, request, at=at)
+        found = await site.call(overviews.policies, request, at=at)
     return await site.page(
         request,
         "policies.html",
@@ -43,18 +41,17 @@ async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = N
         follow=FOLLOW if found is not None else "",
         found=found,
         hidden=_NO_CLUSTER,
-        filled=NOTHING_FILLED_IN,
+        filled=EMPTY_FORM,
     )
 
 
 @post("/topics")
 async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    """Try a create, or do it."""
     filled = await _checked(request, site)
     is_dry = filled.get("do") != "create"
-    result: CreatedShape | None = None
-    error: ErrorShape | None = None
-    status = 200  # also of a dry run that ends with a refusal: that is what was to be found out
+    result: CreatedView | None = None
+    error: ErrorView | None = None
+    status = 200  # also of a dry run that is refused: that is its result
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
         answer = await writes.create(site.api, site.changes, request, body, is_dry)
@@ -68,7 +65,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
         "create.html",
         status=status,
         command=(*_command(filled), "--dry-run"),
-        filled={**NOTHING_FILLED_IN, **filled},
+        filled={**EMPTY_FORM, **filled},
         result=result,
         error=error,
         broken=() if error is None else error.message.split("; "),
@@ -77,8 +74,6 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 
 @post("/topics/{name:str}")
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
-    """Add partitions to a topic, change its configs, or delete it. An error is shown above the form, as it was filled
-    in."""
     filled = await _checked(request, site)
     try:
         return Redirect(await _changed(name, request, site, filled), status_code=303)
@@ -89,29 +84,27 @@ async def change(name: FromPath[str], request: HttpRequest, site: NamedDependenc
 
 
 async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str, str]) -> str:
-    """Make the change; the address of the page that shows it. Raises Refused."""
+    """Make the change, and return the address of the page that shows it. Raises Refused."""
     here = f"/topics/{quote(name, safe='')}"
     match filled.get("do"):
         case "grow":
-            grown = body_of({"num_partitions": _number(filled, "num_partitions")}, altering.AlterBody)
-            await altering.alter(site.api, site.changes, request, name, grown)
+            grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
+            await writes.alter(site.api, site.changes, request, name, grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
-            await altering.alter(
-                site.api, site.changes, request, name, body_of({"configs": configs}, altering.AlterBody)
-            )
+            await writes.alter(site.api, site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
         case "delete":
             if filled.get("typed") != name:
-                raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name, {name!r}")
-            gone = await site.shown(writes.delete_topic, request, name=name)
+                raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name {name!r}")
+            gone = await site.call(writes.delete_topic, request, name=name)
             here = f"/requests/{quote(gone.request_id, safe='')}"
         case other:
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is none of grow, configs, delete")
+            raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is not grow, configs or delete")
     return here
 
 
 async def _checked(request: HttpRequest, site: Site) -> dict[str, str]:
-    """The fields of a form that was sent from a page of ours. Raises Refused."""
+    """The fields of a form with a valid token. Raises Refused."""
     filled = await read_form(request)
     site.tokens.check(filled.get("token", ""), caller_of(request).principal, site.api.controller.now_ms())
     return filled
@@ -126,7 +119,6 @@ def _create_fields(filled: dict[str, str]) -> dict[str, object]:
 
 
 def _command(filled: dict[str, str]) -> tuple[str, ...]:
-    """The same create on the command line."""
     counts = {each.replace("_", "-").removeprefix("num-"): filled.get(each) for each in _COUNTS}
     lines = [line.partition("=") for line in filled.get("configs", "").splitlines() if line.strip()]
     configs = [word for name, _, value in lines for word in ("--config", f"{name.strip()}={value.strip()}")]
@@ -134,7 +126,7 @@ def _command(filled: dict[str, str]) -> tuple[str, ...]:
 
 
 def _number(filled: dict[str, str], name: str) -> object:
-    """A number, or where it is none the text, which is then refused by its name."""
+    """The number in a field, or its text if it is not a number: validation then names the field."""
     text = filled.get(name, "").strip()
     return int(text) if text.isascii() and text.removeprefix("-").isdigit() and len(text) < 12 else text
 
@@ -149,7 +141,10 @@ def _configs(filled: dict[str, str]) -> dict[str, str]:
             raise refused(400, ErrorCode.INVALID_REQUEST, f"configs: line {number} is not name=value")
         if name.strip() in found:
             raise refused(
-                400, ErrorCode.INVALID_REQUEST, f"configs: {name.strip()} is given twice, in line {number} too"
+                400, ErrorCode.INVALID_REQUEST, f"configs: {name.strip()} is given twice, again in line {number}"
             )
         found[name.strip()] = value.strip()
     return found
+
+
+PAGES = (policies, create, change)

@@ -1,4 +1,4 @@
-"""What pages draw of an answer, and what they say of it in few words."""
+"""Drawings on pages: the waterfall of a request, replicas, bars, and colours of states."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from projections.shown.json_types import ExplanationShape, PartitionShape
+from projections.views.json_types import ExplanationView, PartitionView
 
-STEPS_SHOWN_MAX = 200
+STEPS_MAX = 200
 WIDTH = 1000
 _PHASES = {
-    "CreateRequested": "asked",
-    "TopicCreated": "judged, created",
-    "CreateRejected": "judged, refused",
-    "MetadataPropagated": "known",
-    "LeaderElected": "led",
+    "CreateRequested": "requested",
+    "TopicCreated": "decided: created",
+    "CreateRejected": "decided: refused",
+    "MetadataPropagated": "propagated",
+    "LeaderElected": "leader elected",
     "TopicReady": "ready",
     "CreateAnswered": "answered",
 }
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A step of a request: from the step before it, to when it happened. `x` and `width` are of `WIDTH`."""
+    """A step of a request, from the previous step on. `x` and `width` are in units of `WIDTH`."""
 
     phase: str
     text: str
@@ -35,9 +35,9 @@ class Bar(msgspec.Struct, frozen=True):
     width: float
 
 
-def waterfall(chain: ExplanationShape) -> tuple[Bar, ...]:
-    """The steps of a request, one after the other; the first of a long one."""
-    steps = chain.steps[:STEPS_SHOWN_MAX]
+def waterfall(chain: ExplanationView) -> tuple[Bar, ...]:
+    """The first steps of a request, one after the other."""
+    steps = chain.steps[:STEPS_MAX]
     total, before, bars = max((step.after_ms for step in steps), default=0) or 1, 0, []
     for step in steps:
         phase, start = _PHASES.get(step.event, step.event), min(before, step.after_ms)
@@ -50,29 +50,29 @@ def waterfall(chain: ExplanationShape) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A replica of a partition: its broker, and how it stands there, as a class and in words."""
+class Replica(msgspec.Struct, frozen=True):
+    """A replica of a partition: its broker and state, as a CSS class and as text."""
 
     broker_id: int
     kind: str
-    words: str
+    text: str
 
 
-def places(partition: PartitionShape) -> tuple[Place, ...]:
+def replicas(partition: PartitionView) -> tuple[Replica, ...]:
     """The replicas of a partition, in order."""
-    return tuple(_place(partition, broker_id) for broker_id in partition.replicas)
+    return tuple(_replica(partition, broker_id) for broker_id in partition.replicas)
 
 
-def _place(partition: PartitionShape, broker_id: int) -> Place:
+def _replica(partition: PartitionView, broker_id: int) -> Replica:
     if broker_id < 0:
-        return Place(broker_id, "placeholder", "placeholder: waits for a broker to join")
+        return Replica(broker_id, "placeholder", "placeholder: waits for a broker to join")
     if broker_id in partition.offline:
-        return Place(broker_id, "offline", f"broker {broker_id}: offline")
+        return Replica(broker_id, "offline", f"broker {broker_id}: offline")
     if broker_id == partition.leader:
-        return Place(broker_id, "leader", f"broker {broker_id}: leader, in sync")
+        return Replica(broker_id, "leader", f"broker {broker_id}: leader, in sync")
     if broker_id in partition.isr:
-        return Place(broker_id, "insync", f"broker {broker_id}: in sync")
-    return Place(broker_id, "behind", f"broker {broker_id}: out of sync")
+        return Replica(broker_id, "insync", f"broker {broker_id}: in sync")
+    return Replica(broker_id, "behind", f"broker {broker_id}: out of sync")
 
 
 MARKS = {"ready": "good", "live": "good", "offline": "bad", "fenced": "bad"}
@@ -81,16 +81,16 @@ BAD_OUTCOMES = frozenset(("rejected", "failed"))
 
 
 def mark(status: str) -> str:
-    """The class of a status: good, bad or warning."""
+    """The CSS class of a status: good, bad or warning."""
     return MARKS.get(status, "warning")
 
 
 def outcome_mark(outcomes: Iterable[str]) -> str:
-    """The class of how the topics of a request fare: the worst of them."""
+    """The CSS class of the worst outcome of a request."""
     each = set(outcomes)
     return "bad" if each & BAD_OUTCOMES else "good" if each <= GOOD_OUTCOMES else "warning"
 
 
-def share(number: int, numbers: Sequence[int]) -> float:
-    """How long the bar of a number is beside those of others, of `WIDTH`."""
+def bar_length(number: int, numbers: Sequence[int]) -> float:
+    """The length of the bar of a number, relative to the largest, in units of `WIDTH`."""
     return WIDTH * number / max(max(numbers, default=0), 1)

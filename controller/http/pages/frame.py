@@ -1,27 +1,34 @@
-"""What stands around every page: where it is, who looks at it, which moment it shows, and what the slider goes over."""
+"""What all pages have around their content: navigation, user, position in the log, event density, and the assets."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
+from litestar import Response, get
+from litestar.params import FromPath
 
-from controller.http.pages.assets import ADDRESSES
+from controller.http.errors import refused
+from controller.http.query_threads import cacheable
+from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
-from projections.queries.moments import iso
-from projections.shown.json_types import AsOfShape
-from projections.shown.overview_types import TimelineShape
+from projections.text.moments import iso
+from projections.views.json_types import AsOfView
+from projections.views.overview_types import TimelineView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
-"""Of the picture of when things happened, in units of its own."""
+"""The view box of the density picture."""
 AGO = {"5 min": 300_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_800_000}
-"""How long before the newest event the moments are that one can go to at once."""
+"""Links that go back this long before the newest event."""
 
 
 class Density(msgspec.Struct, frozen=True):
-    """How many events happened when, as a path of SVG: columns as high as the root of their number."""
+    """Events over time as an SVG path: the height of a column is the square root of its count."""
 
     path: str
     first_ms: int
@@ -29,12 +36,12 @@ class Density(msgspec.Struct, frozen=True):
 
     @property
     def ago(self) -> dict[str, str]:
-        """Moments of the log so long before its newest event."""
+        """The labels and times of `AGO` that the log covers."""
         return {name: iso(self.last_ms - ago) for name, ago in AGO.items() if self.last_ms - ago >= self.first_ms}
 
 
-def density_of(timeline: TimelineShape) -> Density | None:
-    """The picture of a timeline; None where nothing has happened yet."""
+def density_of(timeline: TimelineView) -> Density | None:
+    """The picture of a timeline; None without events."""
     spans = timeline.spans
     if not spans:
         return None
@@ -49,8 +56,8 @@ def density_of(timeline: TimelineShape) -> Density | None:
 
 
 class Frame:
-    """Of one page. `at` is the moment as its address has it, None for now, and `as_of` what it came to; `follow` is
-    where the page is sent what happens, empty where it does not change by itself."""
+    """One page's frame. `at` is the `at` parameter (None: now) and `as_of` the position that it resolved to. `follow`
+    is the event stream that refreshes the page, empty if it is static."""
 
     def __init__(
         self,
@@ -63,7 +70,7 @@ class Frame:
         density: Density | None,
         has_partitions: bool = False,
         has_quorum: bool = False,
-        as_of: AsOfShape | None = None,
+        as_of: AsOfView | None = None,
         follow: str = "",
         command: tuple[str, ...] = (),
     ) -> None:
@@ -71,7 +78,7 @@ class Frame:
         self.query = _Query(query)
         self.at = at
         self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
-        """Offsets of one partition mean nothing on pages of others."""
+        """An offset of one partition has no meaning on pages of another, so links carry the time."""
         self._has_partitions = has_partitions
         self.has_quorum = has_quorum
         self.principal = principal
@@ -80,42 +87,42 @@ class Frame:
         self.follow = "" if at else follow
         until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
         self.command = shlex.join(("topicwright", *command, *until)) if command else ""
-        """The same on the command line."""
+        """The command line that shows the same."""
         self.release = RELEASE
         self.assets = ADDRESSES
         newest = None if density is None else density.last_ms
         self.shown_ms = newest if as_of is None or at is None else as_of.at_ms
 
     def link(self, *parts: object, **query: object) -> str:
-        """The address of a page, at the same moment; a part may be anything, such as a name that somebody chose."""
+        """The address of a page at the same `at`; parts are quoted."""
         path = "/" + "/".join(quote(str(part), safe="") for part in parts)
         return path + _query({"at": self._at_elsewhere, **query})
 
     def here(self, **changes: object) -> str:
-        """The address of this page with other parameters; None takes one away."""
+        """The address of this page with changed parameters; None removes one."""
         return _query({**self.query, **changes}) or "?"
 
     def then(self, offset: int, at: str) -> str:
-        """The address of this page right after an event; of a log in partitions at the time of the event."""
+        """The address of this page as of an event: by offset, or by time if the log has partitions."""
         return self.here(at=at if self._has_partitions else offset, cursor=None)
 
     @property
     def diff(self) -> str:
-        """The address of what is different since the moment of this page."""
+        """The address of the diff from this page's `at` until now."""
         return "/diff" + _query({"from": self._at_elsewhere})
 
-    def kept(self, *without: str) -> dict[str, str]:
-        """The parameters of this page that a form keeps."""
+    def hidden_fields(self, *without: str) -> dict[str, str]:
+        """The parameters of this page that a form passes on."""
         return {name: value for name, value in self.query.items() if name not in without}
 
 
 def flags(**given: str | None) -> tuple[str, ...]:
-    """Flags of the command line, of what is given."""
+    """Command line flags for the values that are set."""
     return tuple(word for name, value in given.items() if value for word in (f"--{name}", value))
 
 
 class _Query(dict[str, str]):
-    """The parameters of a page; one that it has not is empty."""
+    """Query parameters; a missing one is empty."""
 
     def __missing__(self, name: str) -> str:
         return ""
@@ -124,3 +131,34 @@ class _Query(dict[str, str]):
 def _query(parameters: Mapping[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return "?" + urlencode(given) if given else ""
+
+
+ASSETS: Final = "/assets/"
+_KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "page.svg": "image/svg+xml"}
+_FOREVER: Final = "public, max-age=31536000, immutable"
+
+
+def _loaded() -> tuple[dict[str, str], dict[str, tuple[bytes, str]]]:
+    addresses, contents = {}, {}
+    for file, kind in _KINDS.items():
+        content = (Path(__file__).with_name("assets") / file).read_bytes()
+        stem, _, extension = file.partition(".")
+        name = f"{stem}-{blake2b(content, digest_size=6).hexdigest()}.{extension}"
+        addresses[file] = ASSETS + name
+        contents[name] = content, kind
+    return addresses, contents
+
+
+ADDRESSES, _CONTENTS = _loaded()
+"""The path of each asset; it contains a hash of the content, so browsers may cache it for ever."""
+
+
+@get(ASSETS + "{name:str}", sync_to_thread=False)
+def asset(name: FromPath[str]) -> Response[bytes]:
+    if name not in _CONTENTS:
+        message = f"there is no asset {name[:60]!r}; if the service was upgraded, reload the page"
+        raise refused(404, ErrorCode.RESOURCE_NOT_FOUND, message)
+    content, kind = _CONTENTS[name]
+    answer = cacheable(content, kind)
+    answer.headers["cache-control"] = _FOREVER
+    return answer

@@ -1,54 +1,72 @@
-"""What pages are made with: the answers of the JSON as they are, the templates, and what stands around a page.
+"""Shared parts of the pages: JSON handlers called in-process, templates, security headers, and the login page.
 
-A page requests what it shows of the very handlers that answer the JSON, so both show the same to the same people. It is
-written in a thread, as the JSON is.
+A page calls the handler that answers the JSON request, so both show the same data under the same permissions. Templates
+render in a query thread, as the JSON is encoded there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from inspect import signature
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from html import escape
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_origin, get_type_hints
+from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from litestar import Response
+from litestar import Response, get
+from litestar.di import Dependency, NamedDependency
 from litestar.handlers import HTTPRouteHandler
-from litestar.plugins.jinja import JinjaTemplateEngine
+from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
 from controller.controller_api import ControllerApi
 from controller.http.changes import Changes
-from controller.http.errors import NOT_KEPT, HttpRequest
-from controller.http.form.packing import packed
+from controller.http.errors import NO_STORE, HttpRequest, answer_error
 from controller.http.pages import drawn
 from controller.http.pages.frame import Density, Frame, density_of
-from controller.http.pages.security import SECURITY
-from controller.http.pages.tokens import Tokens
 from controller.http.permissions import Reader
-from controller.http.query_threads import Reading
-from controller.http.requests import caller_of
-from projections.queries.query import Questions
-from projections.shown import lines, overviews
-from projections.shown.harmless import written_out
-from projections.shown.json_types import AsOfShape, ProblemShape
-from projections.shown.overviews import Window
+from controller.http.query_threads import Reading, cacheable
+from controller.http.requests import FormTokens, caller_of
+from projections.queries import overviews
+from projections.queries.overviews import Window
+from projections.queries.query import NoTopic, Questions
+from projections.text.moments import BadMoment, iso
+from projections.text.names import escaped
+from projections.views import lines
+from projections.views.json_types import AsOfView
 
 FOLLOW: Final = "/v1/events/follow"
-"""Where pages are sent what happens."""
 HTML: Final = "text/html"
 SPANS: Final = 100
-DENSITY_KEPT_S: Final = 5.0
-"""The picture of when things happened is drawn anew so often at most."""
+DENSITY_MAX_AGE_S: Final = 5.0
+SLIDER: Final = "at_ms"
+_MS_DIGITS_MAX: Final = 14  # of times within five thousand years
+_PROGRAMS: Final = ("/v1", "/openapi", "/health", "/metrics")
+SECURITY: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+"""Nothing from another host, no inline scripts or styles, and no framing by other sites."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class _AsItIs:
-    """Answers queries as `Reading` does, but for that what is shown stays what it is."""
+def is_page(path: str) -> bool:
+    """True for paths that answer HTML: all but the API, its document, health and metrics."""
+    return not any(path == one or path.startswith((f"{one}/", f"{one}.")) for one in _PROGRAMS)
+
+
+class _Undecoded:
+    """Runs queries as `Reading` does, but returns the view instead of its JSON."""
 
     def __init__(self, reading: Reading) -> None:
         self.run = reading.run
@@ -60,39 +78,23 @@ class _AsItIs:
 class Site:
     """The pages of one service."""
 
-    def __init__(
-        self,
-        controller_api: ControllerApi,
-        queries: Questions,
-        reading: Reading,
-        changes: Changes,
-        engine: JinjaTemplateEngine,
-        **more: object,
-    ) -> None:
-        """`more` is what else handlers of the JSON are given, by name."""
-        self.api = controller_api
-        self.changes = changes
-        self.tokens = Tokens()
-        self._queries = queries
-        self._reading = reading
-        self._engine = engine
-        as_it_is: Any = _AsItIs(reading)
-        reader = Reader(controller_api, queries, as_it_is)
-        self._given = {
-            **more,
-            "controller_api": controller_api,
-            "queries": queries,
-            "reading": as_it_is,
-            "reader": reader,
-            "changes": changes,
-        }
+    def __init__(self, dependencies: Mapping[str, Any]) -> None:
+        self.api: ControllerApi = dependencies["controller_api"]
+        self.changes: Changes = dependencies["changes"]
+        self.tokens = FormTokens()
+        self._queries: Questions = dependencies["queries"]
+        self._reading: Reading = dependencies["reading"]
+        self._templates = templates()
+        undecoded: Any = _Undecoded(self._reading)
+        reader = Reader(self.api, self._queries, undecoded)
+        self._dependencies = {**dependencies, "reading": undecoded, "reader": reader}
         self._density: tuple[float, Density | None] | None = None
 
-    async def shown(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
-        """What a handler of the JSON shows to who sends the request. Raises what that raises."""
-        wanted = signature(handler.fn).parameters
-        parts = {name: part for name, part in self._given.items() if name in wanted}
-        answer = await handler.fn(**{"request": request} if "request" in wanted else {}, **parts, **given)
+    async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
+        """What a JSON handler answers to the sender of the request, not encoded. Raises what the handler raises."""
+        parameters = signature(handler.fn).parameters
+        dependencies = {name: part for name, part in self._dependencies.items() if name in parameters}
+        answer = await handler.fn(**{"request": request} if "request" in parameters else {}, **dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
 
     async def page(
@@ -101,36 +103,43 @@ class Site:
         template: str,
         *,
         at: str | None = None,
-        as_of: AsOfShape | None = None,
+        as_of: AsOfView | None = None,
         status: int = 200,
         follow: str = "",
         command: tuple[str, ...] = (),
-        **shown: object,
+        **context: object,
     ) -> Response[bytes]:
-        """A page of what is shown. `as_of` is the moment that this comes to, `follow` where the page is sent what
-        happens, `command` the words after `topicwright` that show the same."""
-        await self._draw_density(request)
+        """Render a template. `as_of` is the position in the log that is shown, `follow` the event stream that refreshes
+        the page, `command` the arguments of `topicwright` that show the same."""
+        await self._refresh_density(request)
         frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
-        answer = await self._reading.run(self._written, template, status, {"frame": frame, **shown})
+        answer = await self._reading.run(self._render, template, status, {"frame": frame, **context})
         answer.headers.update(SECURITY)
         return answer
 
-    def error_page(
-        self, request: HttpRequest, problem: ProblemShape, at: str | None, **shown: object
-    ) -> Response[bytes]:
-        """A page that says what went wrong. It is written at once, as errors are."""
-        context = {"frame": self._frame(request, at=at), "problem": problem, **shown}
-        answer = self._written("error.html", problem.status, context)
-        answer.headers.update({**SECURITY, **NOT_KEPT})
+    def error_page(self, request: HttpRequest, error: Exception) -> Response[bytes]:
+        """The error as HTML, with links that may help. Rendered on the event loop."""
+        plain = answer_error(request, error)
+        of_topic = error if isinstance(error, NoTopic) else None
+        context = {
+            "frame": self._frame(request, at=None if isinstance(error, BadMoment) else request.query_params.get("at")),
+            "problem": plain.content,
+            "gone": of_topic and of_topic.deleted_at,
+            "born": of_topic and of_topic.created_at,
+            "name": of_topic and request.path_params.get("name"),
+        }
+        answer = self._render("error.html", plain.content.status, context)
+        allow = {name: value for name, value in plain.headers.items() if name == "allow"}
+        answer.headers.update({**SECURITY, **NO_STORE, **allow})
         return answer
 
     @property
     def partitions(self) -> tuple[int | None, ...]:
-        """The partitions of the log; None alone where it has none."""
+        """The partitions of the log; `(None,)` for a log without partitions."""
         return tuple(part.partition for part in self._queries.parts)
 
     def allows(self, request: HttpRequest, operation: Operation, topic: str | None = None) -> bool:
-        """Whether who sends the request may do this to a topic, or (None) to the cluster."""
+        """True if the sender may do this to the topic, or without one to the cluster."""
         return self.api.allows(caller_of(request), operation, topic)
 
     def _frame(self, request: HttpRequest, **given: Any) -> Frame:
@@ -146,18 +155,97 @@ class Site:
             **given,
         )
 
-    def _written(self, template: str, status: int, context: dict[str, object]) -> Response[bytes]:
-        return packed(self._engine.get_template(template).render(context).encode(), HTML, status)
+    def _render(self, template: str, status: int, context: dict[str, object]) -> Response[bytes]:
+        return cacheable(self._templates.get_template(template).render(context).encode(), HTML, status)
 
-    async def _draw_density(self, request: HttpRequest) -> None:
+    async def _refresh_density(self, request: HttpRequest) -> None:
         now = asyncio.get_running_loop().time()
-        if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_KEPT_S):
+        if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_MAX_AGE_S):
             timeline = await self._reading.run(overviews.timeline, self._queries, Window(limit=SPANS))
             self._density = now, density_of(timeline)
 
 
-def template_engine() -> JinjaTemplateEngine:
-    """The templates. Whatever they show is escaped, and nothing in it turns text around."""
+def page(
+    path: str | list[str], source: HTTPRouteHandler, template: str, **defaults: object
+) -> Callable[[Callable[..., Awaitable[dict[str, Any]]]], HTTPRouteHandler]:
+    """A GET handler that renders the answer of the JSON handler `source`, with the same parameters.
+
+    The decorated function gets the site, the request, that answer, and the parameters by name. It returns the
+    arguments of `Site.page`: the context of the template, and of its frame. `defaults` replace those of `source`.
+    """
+    hints = get_type_hints(source.fn, include_extras=True)
+    parameters = [
+        one.replace(annotation=hints[name], default=defaults.get(name, one.default))
+        for name, one in signature(source.fn).parameters.items()
+        if name != "request" and not _is_dependency(hints[name])
+    ]
+
+    def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
+        async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
+            answer = await site.call(source, request, **given)
+            arguments: dict[str, Any] = {"at": given.get("at"), **await context(site, request, answer, **given)}
+            return await site.page(request, template, **arguments)
+
+        kinds = {"request": HttpRequest, "site": NamedDependency[Site]}
+        own = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
+        by_keyword = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
+        handle.__signature__ = signature(handle).replace(parameters=[*own, *by_keyword])  # type: ignore[attr-defined]
+        handle.__annotations__ = {
+            **kinds,
+            **{one.name: one.annotation for one in parameters},
+            "return": Response[bytes],
+        }
+        handle.__name__ = context.__name__
+        return get(path)(handle)
+
+    return decorate
+
+
+def _is_dependency(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and any(isinstance(one, Dependency) for one in hint.__metadata__)
+
+
+class CleanQueries:
+    """Redirects a page's address to the one without empty parameters, so that it can be shared.
+
+    Forms send the fields that are left empty, and the slider sends its position (`at_ms`), which becomes `at`.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope.get("method") == "GET" and is_page(scope["path"])
+        clean = cleaned(scope["query_string"].decode("latin-1")) if is_read else None
+        if clean is None:
+            await self._app(scope, receive, send)
+            return
+        here = "/" + quote(scope["path"].lstrip("/"))  # a path on this host, whatever was sent
+        headers = [
+            (b"location", f"{here}?{clean}".rstrip("?").encode()),
+            (b"content-length", b"0"),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def cleaned(query: str) -> str | None:
+    """A query without empty parameters and with the slider's position as `at`; None if it is clean already."""
+    pairs = parse_qsl(query, keep_blank_values=True, encoding="utf-8", errors="replace")
+    clean = [(name, value) for name, value in pairs if value and name != SLIDER]
+    if len(clean) == len(pairs):
+        return None
+    chosen = next((value for name, value in pairs if name == SLIDER and value), None)
+    if chosen is not None:
+        is_time = chosen.isascii() and chosen.isdigit() and len(chosen) <= _MS_DIGITS_MAX
+        clean = [(name, value) for name, value in clean if name != "at"]
+        clean.append(("at", iso(int(chosen)) if is_time else f"{chosen}ms"))
+    return urlencode(clean)
+
+
+def templates() -> Environment:
+    """The templates. They escape all values, and print control characters and text-direction marks visibly."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -165,15 +253,45 @@ def template_engine() -> JinjaTemplateEngine:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
-        finalize=_final,
+        finalize=_printed,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
     environment.globals.update(drawn=drawn, lines=lines)
-    return JinjaTemplateEngine.from_environment(environment)
+    return environment
 
 
-def _final(value: object) -> object:
-    """A value as it is written: what is not there as `-`, as in tables of the command line."""
+def _printed(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, Markup):
-        return written_out(value)
+        return escaped(value)
     return "-" if value is None else value
+
+
+_LOGIN: Final = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Log in · Topicwright</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+</head>
+<body>
+<main>
+<h1>Log in to Topicwright</h1>
+<p>401: {message}.</p>
+<p>Reload this page: the browser then asks for a user name and password. Use those of a Kafka (SCRAM) user or of the
+users file. Bearer tokens are for programs, such as <code>topicwright</code> with <code>--command-config</code>.</p>
+<p><a href="">Reload</a></p>
+</main>
+</body>
+</html>
+"""
+
+
+async def answer_login(send: Send, message: str, challenges: Iterable[tuple[bytes, bytes]]) -> None:
+    """Answer 401 to a browser. A client without a login gets no asset, so the page has no stylesheet and no script."""
+    body = _LOGIN.format(message=escape(message)).encode()
+    more = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), **SECURITY, **NO_STORE}
+    headers = [*((name.encode(), value.encode()) for name, value in more.items()), *challenges]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,12 +1,12 @@
-"""The log's own proof over HTTP: its head, proofs of events, and its events as they are hashed.
+"""Proofs over HTTP: tree heads of the log, inclusion proofs of events, and the leaves of the Merkle tree.
 
-They show no more than the events do: what is of a topic or a request is for who may see that, all else for who may
-describe the cluster. Secrets are not shown; of events that hold one there is the hash alone.
+They need the same permissions as the events: Describe on the topic, or on the cluster. An event with a secret appears
+only as its hash.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Annotated
 
 from litestar import Response, get
@@ -18,15 +18,14 @@ from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import Reader, need_cluster, need_topic
 from controller.http.query_threads import Reading
 from controller.machine.errors import ErrorCode
-from events.logs.heads import OFFSET_MAX, Head
 from events.logs.log import LogError
-from events.logs.proofs import EVENTS_MAX, Proof
+from events.logs.tree_heads import EVENTS_MAX, OFFSET_MAX, Head, Proof
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
     Leaves,
+    ProofRequest,
     Sign,
-    Wanted,
     head_of,
     head_since,
     leaves,
@@ -36,12 +35,16 @@ from projections.queries.proving import (
 from projections.queries.query import Query, Questions
 from projections.store.tree import TreeBehind
 
+NewestHead = Callable[[Query, int], Head]
+"""The head to prove an event of a partition against, given the event's offset."""
 _Api = NamedDependency[ControllerApi]
 _Queries = NamedDependency[Questions]
 _Reading = NamedDependency[Reading]
 _Sign = NamedDependency[Sign]
-_Partition = Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Of a log in partitions: which one")]
-_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="The offset to begin at")]
+_Partition = Annotated[
+    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Which partition, if the log has partitions")
+]
+_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="First offset")]
 
 
 @get("/log/head")
@@ -54,11 +57,11 @@ async def log_head(
     partition: _Partition = None,
     since: Annotated[
         int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove that it begins with the first so many events"),
+        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
     ] = None,
 ) -> Response[Consistency]:
-    """How many events the log has, and the root of the Merkle tree over them (RFC 9162); signed where the service has a
-    key."""
+    """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
+    service has a key."""
     need_cluster(controller_api, request)
     return await reading.answer(
         head_since, part_of(queries, partition), controller_api.controller.now_ms(), since, sign
@@ -71,32 +74,32 @@ async def log_proof(
     controller_api: _Api,
     queries: _Queries,
     reading: _Reading,
-    sign: _Sign,
+    newest_head: NamedDependency[NewestHead],
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
     start: _From = 0,
-    limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="How many at most")] = 100,
+    limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
     partition: _Partition = None,
     size: Annotated[
         int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="By the head over the first so many events"),
+        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
     ] = None,
 ) -> Response[Proof]:
-    """That events are in the log, for who has a head of it or the public key: the event at an offset, or those of a
-    topic or a request."""
+    """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
+    service, or with a head of the log."""
     if [offset, topic, request_id].count(None) != 2:
-        raise refused(400, ErrorCode.INVALID_REQUEST, "give one of offset, topic and request")
+        raise refused(400, ErrorCode.INVALID_REQUEST, "give exactly one of offset, topic and request")
     if topic is not None:
         need_topic(controller_api, request, topic)
     elif request_id is not None:
         await Reader(controller_api, queries, reading).need_request(request, request_id)
     else:
         need_cluster(controller_api, request)
-    wanted = Wanted(
+    wanted = ProofRequest(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
-    return await reading.answer(prove, queries, wanted, partial(_newest_head, sign, controller_api.controller.now_ms()))
+    return await reading.answer(prove, queries, wanted, newest_head)
 
 
 @get("/log/leaves")
@@ -106,32 +109,36 @@ async def log_leaves(
     queries: _Queries,
     reading: _Reading,
     start: _From = 0,
-    limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="How many at most")] = 100,
+    limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
     partition: _Partition = None,
 ) -> Response[Leaves]:
-    """The events as their tree is made over them: their canonical bytes in order, a page at a time."""
+    """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
     need_cluster(controller_api, request)
     return await reading.answer(leaves, part_of(queries, partition), start, limit)
 
 
-def _newest_head(sign: Sign, now_ms: int, part: Query, offset: int) -> Head:
-    """A head made now is over every durable event."""
-    return sign(head_of(part, now_ms))
+def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
+    """Makes a head over every durable event and signs it."""
+    return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 
 def head_gauges(queries: Questions) -> list[tuple[str, str, float]]:
-    """The head of the log as figures, of a log in partitions that of the first; none while its tree is being built."""
+    """The head of the log (of the first partition) as gauges; none while the tree is still being built."""
     part = queries.parts[0]
     try:
         head = head_of(part, 0)
     except (TreeBehind, LogError):
         return []
     return [
-        ("log_head_size", "Events under the head of the log.", head.size),
+        ("log_head_size", "Events that the head of the log covers.", head.size),
         (
             "log_head_root",
-            "The first six bytes of the root over them as a number: logs that agree have the same at the same size.",
+            "The first six bytes of the root as a number; equal logs of equal size have equal roots.",
             int(head.root[:12], 16),
         ),
-        ("log_head_timestamp_seconds", "When the newest of them happened.", (part.as_of(head.size).at_ms or 0) / 1000),
+        (
+            "log_head_timestamp_seconds",
+            "Time of the newest event that the head covers.",
+            (part.as_of(head.size).at_ms or 0) / 1000,
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Paths that show many things at once: requests by time, a summary, timelines, one broker."""
+"""Overviews as JSON: requests, timelines, summary, one broker, diff, policies, quorum."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
-from controller.http.parameters import At, Cursor, From, FromMoment, Limit, To
-from controller.http.permissions import Reader, may_show_request
-from controller.http.places import Places
-from controller.http.requests import caller_of
-from controller.machine.readiness import how_far
-from projections.queries.counting import Counted
-from projections.queries.moments import iso
+from controller.http.permissions import Reader, SealedCursors, may_show_request
+from controller.http.requests import At, Cursor, From, FromMoment, Limit, To, caller_of
+from controller.machine.readiness import progress_text
+from projections.queries import overviews
+from projections.queries.differences import difference
+from projections.queries.overviews import Window
 from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
-from projections.rows.requests import RequestStatus
-from projections.shown import overview_types as types
-from projections.shown import overviews
-from projections.shown.difference import difference
-from projections.shown.difference_types import DifferenceShape
-from projections.shown.overviews import Window
-from projections.shown.quorum_types import QuorumShape
+from projections.queries.topic_lists import Counted
+from projections.text.moments import iso
+from projections.views import overview_types as types
+from projections.views.overview_types import DifferenceView, QuorumView
+from projections.views.requests import RequestStatus
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20
@@ -42,21 +39,22 @@ async def requests(
     reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
-        Outcome | None, QueryParameter(description="How a topic of the request fares; `done` without a topic")
+        Outcome | None,
+        QueryParameter(description="Outcome of a topic of the request; `done` without topics"),
     ] = None,
-    rule: Annotated[str | None, QueryParameter(description="The rule that refused a topic of the request")] = None,
-    api: Annotated[str | None, QueryParameter(description="Kafka's name of the request, or `HTTP`")] = None,
-    host: Annotated[str | None, QueryParameter(description="The client's address")] = None,
+    rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
+    api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
+    host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
     since: From = None,
     until: To = None,
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.RequestsShape]:
-    """Clients' requests, the newest first, a page at a time.
+) -> Response[types.RequestsView]:
+    """Requests of clients, newest first, in pages.
 
-    Who may not describe the cluster is shown its own requests, and those whose topics it may describe, all of them. A
-    page looks at so many requests and no more: it may have fewer than the limit, and `next_cursor` where to go on.
+    Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
+    A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
     caller = caller_of(request)
     which = RequestFilter(principal, outcome, rule, api, host)
@@ -71,9 +69,9 @@ async def timeline(
     since: From = None,
     until: To = None,
     at: At = None,
-    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="In how many spans of time")] = 100,
-) -> Response[types.TimelineShape]:
-    """How many events happened when: the time from the first of them to the last, in spans of the same length."""
+    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
+) -> Response[types.TimelineView]:
+    """Events over time: the time from the first to the last event, in spans of equal length."""
     reader.need(request)
     return await reader.answer(overviews.timeline, Window(since, until, at, spans))
 
@@ -86,34 +84,34 @@ async def topic_timeline(
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.TopicTimelineShape]:
-    """A topic's history folded by what caused it, the newest first."""
+) -> Response[types.TopicTimelineView]:
+    """The history of a topic, grouped by cause, newest first."""
     reader.need(request, name)
     return await reader.answer(overviews.topic_timeline, name, Window(None, None, at, limit, cursor))
 
 
 @get("/summary")
-async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryShape]:
-    """What to look at first: brokers, topics, what waits and for what, refusals of a day by rule, newest requests."""
+async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryView]:
+    """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
     reader.need(request)
     return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
 
 
 @get("/quorum")
-async def quorum(request: HttpRequest, reader: _Reader) -> QuorumShape:
-    """Who votes, who leads and since when, as this voter sees it; 404 where it is none."""
+async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
+    """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
     reader.need(request)
     api = reader.api
     if api.quorum is None:
-        raise NotThere("this service is no voter of a quorum of controllers: it has no real brokers")
+        raise NotThere("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
     return api.quorum()
 
 
 @get("/brokers/{broker_id:int}")
 async def broker(
     broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[types.BrokerInFullShape]:
-    """One broker, with the newest events of its own."""
+) -> Response[types.BrokerDetailView]:
+    """One broker, with its newest events."""
     reader.need(request)
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
@@ -123,47 +121,47 @@ async def broker(
 async def diff(
     request: HttpRequest,
     reader: _Reader,
-    places: NamedDependency[Places],
+    cursors: NamedDependency[SealedCursors],
     since: FromMoment,
     until: To = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[DifferenceShape]:
-    """What is different between two moments: topics in the order of their names, a page at a time, and on the first
-    page brokers, settings and permissions, for who may describe the cluster."""
+) -> Response[DifferenceView]:
+    """The differences between two points in time: topics by name, in pages. The first page has brokers, settings and
+    permissions too, if the caller may describe the cluster."""
     caller = caller_of(request)
     api = reader.api
     return await reader.answer(
         difference,
         since,
         until,
-        places.opened(cursor),
+        cursors.open(cursor),
         limit,
         partial(api.allows, caller, "Describe"),
         with_cluster=api.allows(caller, "Describe"),
-        place=places.sealed,
+        place=cursors.seal,
     )
 
 
 @get("/policies")
-async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesShape]:
-    """What judges topics before they are created, and what was refused in a day: by which rule, and of whom."""
+async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesView]:
+    """The policies for new topics, and the refusals of the last day by rule and by principal."""
     reader.need(request)
     return await reader.answer(overviews.policies, at, reader.api.policies)
 
 
-def counted_now(api: ControllerApi) -> types.SummaryShape:
-    """What the live store and the controller count, for the summary of now."""
-    standing, counts, cluster = api.controller.standing(), api.store.durable_counts, api.cluster
-    counted = Counted(counts.topics, counts.partitions, standing.topics_waiting, api.store.durable_tallies)
+def counted_now(api: ControllerApi) -> types.SummaryView:
+    """The counts of the live store and the controller, for the summary of now."""
+    status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
-        types.WaitingShape(
+        types.WaitingView(
             name=topic.name,
             created_at=iso(topic.created_at_ms),
             created_at_ms=topic.created_at_ms,
-            waits_for=how_far(topic, cluster),
+            waits_for=progress_text(topic, cluster),
         )
         for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
     )
     shape = overviews.counted_in(overviews.NOTHING_COUNTED, counted)
-    return msgspec.structs.replace(shape, requests_open=standing.requests_open, waiting=waiting)
+    return msgspec.structs.replace(shape, requests_open=status.requests_open, waiting=waiting)

@@ -1,4 +1,4 @@
-"""Questions over HTTP: topics, requests, brokers and events, now and at any moment of the past."""
+"""Reads as JSON: topics, requests, brokers, events and explanations, now or at any point in time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from litestar.response import Stream
 
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
-from controller.http.parameters import OFFSET_MAX, At, Cursor, EventOrder, EventType, FromOffset, Limit, Partition
 from controller.http.permissions import Reader, may_describe, need_topic
-from controller.http.requests import caller_of
+from controller.http.requests import (
+    OFFSET_MAX,
+    At,
+    Cursor,
+    EventOrder,
+    EventType,
+    FromOffset,
+    Limit,
+    Partition,
+    caller_of,
+)
+from projections.queries import responses
+from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NoTopic, NotThere, Questions
-from projections.shown import from_log, json_types
-from projections.shown import topic_configs as shown_configs
-from projections.shown.overview_types import TopicConfigsShape
-from projections.words.explain import explain_request, explain_topic, nothing_to_explain
+from projections.views import json_types
+from projections.views.overview_types import TopicConfigsView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 _Reader = NamedDependency[Reader]
@@ -29,27 +38,27 @@ _Reader = NamedDependency[Reader]
 @get("/topics/{name:str}")
 async def topic(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.TopicShape]:
+) -> Response[json_types.TopicView]:
     """One topic with its partitions."""
     reader.need(request, name)
     part = reader.queries.of_topic(name)
     newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
-        return await reader.reading.answer(from_log.topic_at, part, name, at)
-    return await reader.reading.answer(from_log.topic, part, newest, live, end)
+        return await reader.reading.answer(responses.topic_at, part, name, at)
+    return await reader.reading.answer(responses.topic, part, newest, live, end)
 
 
 @get("/topics/{name:str}/configs")
 async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[TopicConfigsShape]:
-    """The configs in force of a topic, with where each comes from: for who may describe them."""
+) -> Response[TopicConfigsView]:
+    """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
     need_topic(reader.api, request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
-        return await reader.reading.answer(shown_configs.topic_configs_at, part, name, at)
-    return await reader.reading.answer(shown_configs.topic_configs, part, newest.configs, settings, end)
+        return await reader.reading.answer(responses.topic_configs_at, part, name, at)
+    return await reader.reading.answer(responses.topic_configs, part, newest.configs, settings, end)
 
 
 @get("/topics/{name:str}/events")
@@ -63,15 +72,15 @@ async def topic_events(
     order: EventOrder = "oldest",
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsShape]:
-    """The events of a name, of all topics that ever had it, refused requests among them."""
+) -> Response[json_types.EventsView]:
+    """The events of a topic name: of every topic that ever had it, and of refused requests."""
     reader.need(request, name)
 
-    def page(queries: Questions) -> json_types.EventsShape:
-        found = from_log.events(
+    def page(queries: Questions) -> json_types.EventsView:
+        found = responses.events(
             queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
         )
-        return from_log.topic_events(queries, found, name)
+        return responses.topic_events(queries, found, name)
 
     return await reader.answer(page)
 
@@ -79,17 +88,17 @@ async def topic_events(
 @get("/requests/{request_id:str}")
 async def request_(
     request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.RequestShape]:
-    """One request and how each of its topics fared."""
+) -> Response[json_types.RequestView]:
+    """One request with the outcome of each topic."""
     await reader.need_request(request, request_id)
-    return await reader.answer(from_log.request, request_id, at)
+    return await reader.answer(responses.request, request_id, at)
 
 
 @get("/brokers")
-async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersShape]:
-    """The brokers, live and fenced, and the settings that decide."""
+async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersView]:
+    """All brokers, live and fenced, and the settings that decisions depend on."""
     reader.need(request)
-    return await reader.answer(from_log.brokers, at)
+    return await reader.answer(responses.brokers, at)
 
 
 @get("/events")
@@ -105,16 +114,16 @@ async def events(
     partition: Partition = None,
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsShape]:
-    """Events in order: all, or those of a topic, of a request, or of a type.
+) -> Response[json_types.EventsView]:
+    """Events in order: all, or those of a topic, a request, or a type.
 
-    Of a log in partitions they come in the order of their times; `from` is then an offset of the partition that is
-    given, or that the topic is in.
+    If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
+    partition of the topic.
     """
     reader.need(request, topic)
     newest = order == "newest"
     return await reader.answer(
-        from_log.events, start, limit, topic, request_id, partition, cursor, kind=kind, newest=newest, at=at
+        responses.events, start, limit, topic, request_id, partition, cursor, kind=kind, newest=newest, at=at
     )
 
 
@@ -129,9 +138,9 @@ async def follow(
     partition: Partition = None,
     cursor: Cursor = None,
 ) -> Stream:
-    """Events as they become durable, from an offset on or from now: one JSON object a line, and an empty line every few
-    seconds, as a sign of life. Who accepts `text/event-stream` is sent server-sent events, and may go on after the last
-    one by its `Last-Event-ID`."""
+    """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
+    every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
+    `Last-Event-ID` to resume."""
     reader.need(request, topic)
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
@@ -149,19 +158,19 @@ async def explanation(
     at: At = None,
     of: Annotated[
         Literal["topic", "request"] | None,
-        QueryParameter(description="Which it is to be, where a topic may be called as a request"),
+        QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
     ] = None,
-) -> Response[json_types.ExplanationShape]:
-    """The chain of events behind a topic or a request, in words: for who may see that topic, or that request."""
+) -> Response[json_types.ExplanationView]:
+    """Explain a topic or a request: its chain of events, as text."""
     if of == "topic":
         reader.need(request, subject)
     if of != "request" and may_describe(reader.api, request, subject):
         with suppress(NoTopic):
-            return await reader.answer(from_log.explanation, subject, explain_topic, at)
+            return await reader.answer(explain_topic, subject, at)
         if of == "topic" or not await reader.may_see_request(request, subject):
             raise nothing_to_explain(subject)
     try:
         await reader.need_request(request, subject)
-        return await reader.answer(from_log.explanation, subject, explain_request, at)
+        return await reader.answer(explain_request, subject, at)
     except NotThere:
         raise nothing_to_explain(subject) from None

@@ -1,7 +1,7 @@
-"""What people do to simulated brokers: add one, stop and start one, make one slow.
+"""Control of simulated brokers: add, stop, start, and delay.
 
-Each answers at once with the broker as it is to be. What the controller makes of it is in `/brokers` and `/events` a
-moment later.
+Each path answers at once with the broker's new settings. The controller's reaction follows in `/v1/brokers` and
+`/v1/events`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from controller.http.permissions import need_cluster
 from controller.http.requests import described, read_body
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
-from projections.shown.json_types import SimulatedBrokerShape
+from projections.views.json_types import SimulatedBrokerView
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 
-class BrokerShown(Protocol):
-    """What a simulated broker is set to be."""
+class SimulatedBrokerState(Protocol):
+    """The settings of a simulated broker."""
 
     @property
     def broker_id(self) -> BrokerId: ...
@@ -41,81 +41,81 @@ class BrokerShown(Protocol):
 
 
 @runtime_checkable
-class SimulatedBrokers(Protocol):
-    """Brokers that can be controlled: a fleet in the process, or a gateway's remote control of the workers' fleet.
+class BrokerControl(Protocol):
+    """Simulated brokers: those of this process, or in a gateway those of the workers.
 
-    All raise UnknownBroker; `set_delay` raises ValueError where brokers cannot be made slow.
+    All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
     """
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerShown]: ...
-    def add(self, rack: str | None = None) -> BrokerShown: ...
+    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]: ...
+    def add(self, rack: str | None = None) -> SimulatedBrokerState: ...
     def stop_broker(self, broker_id: int) -> None: ...
     def start_broker(self, broker_id: int) -> None: ...
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
 
 
-_Fleet = NamedDependency[SimulatedBrokers]
+_Brokers = NamedDependency[BrokerControl]
 _Api = NamedDependency[ControllerApi]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A broker to add. Without a rack it gets one of three in turn."""
+    """A broker to add. The default rack is one of three in turn."""
 
     rack: Annotated[str, msgspec.Meta(min_length=1, max_length=RACK_CHARACTERS_MAX)] | None = None
 
 
 class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long after an event is durable the broker applies it."""
+    """How long the broker waits before it applies a durable event."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(fleet: _Fleet, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerShape:
-    """A further broker joins, with the next free id."""
+async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerView:
+    """Add a broker, with the next free id."""
     need_cluster(controller_api, request, "Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
-    if len(fleet.brokers) >= SIMULATED_BROKERS_MAX:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} brokers are the most that can be")
-    return _shape(fleet.add(body.rack))
+    if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
+        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
+    return _shape(brokers.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
 async def stop(
-    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
-) -> SimulatedBrokerShape:
-    """A broker dies: it is fenced and its partitions get other leaders."""
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Stop a broker: it is fenced, and its partitions elect other leaders."""
     need_cluster(controller_api, request, "Alter")
-    fleet.stop_broker(broker_id)
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    brokers.stop_broker(broker_id)
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
 async def start(
-    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
-) -> SimulatedBrokerShape:
-    """A broker comes back, applies what it missed and joins the in-sync sets again."""
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Start a broker: it catches up and rejoins the ISRs."""
     need_cluster(controller_api, request, "Alter")
-    fleet.start_broker(broker_id)
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    brokers.start_broker(broker_id)
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
 async def delay(
-    broker_id: FromPath[int], request: HttpRequest, fleet: _Fleet, controller_api: _Api
-) -> SimulatedBrokerShape:
-    """From now on a broker applies events so long after they are durable."""
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Delay when a broker applies events."""
     need_cluster(controller_api, request, "Alter")
     body = await read_body(request, DelayBody)
     try:
-        fleet.set_delay(broker_id, body.delay_ms)
+        brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
         raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _shape(fleet.brokers[BrokerId(broker_id)])
+    return _shape(brokers.by_id[BrokerId(broker_id)])
 
 
-def _shape(broker: BrokerShown) -> SimulatedBrokerShape:
-    return SimulatedBrokerShape(
+def _shape(broker: SimulatedBrokerState) -> SimulatedBrokerView:
+    return SimulatedBrokerView(
         broker_id=broker.broker_id, rack=broker.rack, running=broker.running, delay_ms=broker.delay_ms
     )

@@ -1,25 +1,27 @@
-"""Changes over HTTP: the very commands that come over Kafka's wire, through the same port, into the same log."""
+"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol."""
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
-from litestar import Response, delete, post
+from litestar import Response, delete, patch, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
-from controller.controller_api import ControllerApi, new_topic_ids
+from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, Refused, status_of
+from controller.http.errors import HttpRequest, Refused, refused, status_of
 from controller.http.requests import caller_of, described, read_body
-from controller.machine.commands.commands import CreateTopic, DeleteTopic
+from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
+from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
-from events.catalog import Assignment
+from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicId, TopicName
-from projections.shown import to_json
-from projections.shown.json_types import CreatedShape, DeletedShape
+from projections.views import to_json
+from projections.views.json_types import AlteredView, CreatedView, DeletedView
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -31,23 +33,23 @@ _Api = NamedDependency[ControllerApi]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
-"""What one topic may be created with: Kafka's bound on one request, and many more configs than there are."""
+"""Limits for one topic: Kafka's limit for one request, and far more configs than exist."""
 InOrder = Annotated[tuple[_Replicas, ...], msgspec.Meta(max_length=PARTITIONS_MAX)]
 _ById = Annotated[dict[_Id, _Replicas], msgspec.Meta(max_length=PARTITIONS_MAX)]
 ConfigValues = Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=CONFIGS_MAX)]
 
 
 class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic to create. Counts of -1 stand for the cluster's defaults, or go with `assignments`."""
+    """A topic to create. A count of -1 means the cluster's default, or is given by `assignments`."""
 
     name: str
     num_partitions: Count = -1
     replication_factor: _Factor = -1
     assignments: _ById | InOrder = ()
-    """The replicas of each partition, by its id or in order; the first one is the preferred leader."""
+    """The replicas of each partition, by id or in order; the first is the preferred leader."""
     configs: ConfigValues = {}
     timeout_ms: Timeout = 30_000
-    """How long to wait for the topic to be complete; 0 or less: not at all."""
+    """How long to wait until the topic is complete; 0 or less: do not wait."""
 
 
 @post("/topics", status_code=201, operation_class=described(CreateBody))
@@ -56,35 +58,35 @@ async def create_topic(
     controller_api: _Api,
     changes: _Changes,
     validate_only: Annotated[
-        bool, QueryParameter(description="Check everything and show the replicas, create nothing")
+        bool, QueryParameter(description="Dry run: validate, and show the replicas that the topic would get")
     ] = False,
-) -> Response[CreatedShape]:
-    """Create a topic, or with `validate_only` show the one that would be created.
+) -> Response[CreatedView]:
+    """Create a topic, or with `validate_only` show the topic that would be created.
 
-    201 when it is complete, 200 for a dry run, 202 when it is created but the wait ended before it was complete.
+    201 if it is complete, 200 for a dry run, 202 if it was created but was not complete within the timeout.
     """
     return await create(controller_api, changes, request, await read_body(request, CreateBody), validate_only)
 
 
 async def create(
-    controller_api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
-) -> Response[CreatedShape]:
-    """The answer to a create. Raises Refused."""
+    api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
+) -> Response[CreatedView]:
+    """The response to a create. Raises Refused."""
     command = create_command(
         body,
         new_topic_ids(1)[0],
         validate_only=validate_only,
-        denied=controller_api.denial_of_create(caller_of(request), body.name),
+        denied=api.denial_of_create(caller_of(request), body.name),
         **changes.stamps(request, is_dry_run=validate_only),
     )
     answer = await changes.answer(
-        command, lambda put: controller_api.submit([put], 0 if validate_only else body.timeout_ms)
+        command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
-    shown = to_json.created(answer, controller_api.cluster.live, validate_only)
-    return Response(shown, status_code=status, headers={} if validate_only else located(body.name))
+    view = to_json.created(answer, api.cluster.live, validate_only)
+    return Response(view, status_code=status, headers={} if validate_only else location_of(body.name))
 
 
 @delete("/topics/{name:str}", status_code=200)
@@ -93,19 +95,19 @@ async def delete_topic(
     request: HttpRequest,
     controller_api: _Api,
     changes: _Changes,
-) -> DeletedShape:
-    """Delete a topic. Its history stays."""
+) -> DeletedView:
+    """Delete a topic. Its history remains in the log."""
     denied = controller_api.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
     known = controller_api.topic(name)
-    answer = await changes.answer(command, lambda put: controller_api.submit_change([put]))
+    answer = await changes.answer(command, lambda submitted: controller_api.submit_change([submitted]))
     if answer.code:
         raise Refused(status_of(answer.code), to_json.refusal(answer))
     return to_json.deleted(answer, known)
 
 
 def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
-    """The command that a body stands for, with what else is stamped on it."""
+    """The command for a body; `stamps` are the remaining fields of the command."""
     return CreateTopic(
         topic=TopicName(body.name),
         topic_id=topic_id,
@@ -118,8 +120,8 @@ def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> Create
     )
 
 
-def located(name: str) -> dict[str, str]:
-    """The header that says where a topic is."""
+def location_of(name: str) -> dict[str, str]:
+    """The Location header of a topic."""
     return {"location": f"/v1/topics/{quote(name, safe='')}"}
 
 
@@ -129,7 +131,65 @@ def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[A
 
 
 def config_text(value: str | float | bool | None) -> str | None:
-    """A config's value as Kafka takes it: text."""
+    """A config value as text, as Kafka stores it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
+
+
+class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of a topic: either `configs` or `num_partitions`."""
+
+    configs: ConfigValues = {}
+    """New values by name; null resets a config to its default."""
+    num_partitions: Count = -1
+    """The new number of partitions, above the current one."""
+    assignments: InOrder = ()
+    """Only with `num_partitions`: the replicas of each new partition; default: chosen by the controller."""
+    timeout_ms: Timeout = CHANGE_TIMEOUT_MS
+    """How long to wait for a target cluster to apply the change."""
+
+
+@patch("/topics/{name:str}", operation_class=described(AlterBody))
+async def alter_topic(
+    name: FromPath[str],
+    request: HttpRequest,
+    controller_api: _Api,
+    changes: NamedDependency[Changes],
+    validate_only: Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")] = False,
+) -> AlteredView:
+    """Change the configs of a topic, or add partitions to it."""
+    return await alter(controller_api, changes, request, name, await read_body(request, AlterBody), validate_only)
+
+
+async def alter(
+    api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
+) -> AlteredView:
+    """The response to a change. Raises Refused."""
+    stamps = changes.stamps(request, is_dry_run=validate_only)
+    command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
+    answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
+    if answer.code:
+        raise Refused(status_of(answer.code), to_json.refusal(answer))
+    return to_json.altered(answer, api.topic(name), validate_only)
+
+
+def _command(
+    controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
+) -> AlterTopicConfigs | CreatePartitions:
+    if bool(body.configs) == (body.num_partitions >= 0):
+        raise refused(400, ErrorCode.INVALID_REQUEST, "body: give either configs or num_partitions")
+    if body.assignments and body.configs:
+        raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: only allowed with num_partitions")
+    caller = caller_of(request)
+    if body.configs:
+        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
+    assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
+    denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
+    return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
+
+
+def _op(name: str, value: str | float | bool | None) -> ConfigOp:
+    text = config_text(value)
+    return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)

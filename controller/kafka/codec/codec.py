@@ -1,10 +1,9 @@
-"""Kafka's wire: frames to messages and messages to frames.
+"""Kafka's wire protocol: frames to messages and messages to frames.
 
-Readers and writers are compiled from kio's schema when a version is first seen (see `codec_schema`, `codec_reader`,
-`codec_writer`), a few milliseconds each. Both directions of both messages are here: a server reads requests and writes
-responses; tests, benchmarks and clients do the opposite.
+Readers and writers are compiled from kio's schema when a version is first used (see `schema`, `reader`, `writer`), in a
+few milliseconds each. Servers read requests and write responses; clients, tests and benchmarks do the opposite.
 
-It knows nothing of connections, of what is advertised, or of what a request means.
+Non-goals: connections, advertised versions, the meaning of requests.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from controller.kafka.codec.reader import READ_FAILURES, Reader
 from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
-from controller.machine.keeping import cut
+from controller.machine.truncation import cut
 
 _HEADER_START: Final = struct.Struct(">hhih")
 _REQUEST_START: Final = struct.Struct(">ihhi")
@@ -40,8 +39,8 @@ _NO_TAGS: Final = b"\0"
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     """The header of a request, versions 1 and 2.
 
-    `client_id` may be null. `body_offset` is where the body begins, after the header's tagged fields if it has any;
-    for an API or version that the codec does not know it is where those would begin.
+    `client_id` may be null. `body_offset` is the start of the body, after the header's tagged fields. For
+    an unknown API or version it is the start of those fields.
     """
 
     api_key: int
@@ -52,7 +51,6 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_known(api_key: int, version: int) -> bool:
-    """Whether this codec can read and write this version of this API."""
     api = APIS.get(api_key)
     return api is not None and api.min_version <= version <= api.max_version
 
@@ -88,7 +86,7 @@ def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -
 def read_request(
     api_key: int, version: int, buffer: bytes, offset: int = 0, elements_max: int = ELEMENTS_MAX
 ) -> tuple[Message, int]:
-    """As `decode_request`, with how many elements its arrays have. More than `elements_max` are malformed."""
+    """As `decode_request`; also returns the number of array elements. More than `elements_max` are malformed."""
     message, left = _read(_reader(api_key, version, "request"), buffer, offset, elements_max)
     return message, elements_max - left
 
@@ -101,7 +99,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
         offset = skip_tags(frame, 4, len(frame)) if schema.flexible_header else 4
     except READ_FAILURES:
         raise MalformedRequest("response header: the bytes end early") from None
-    # As many elements as bytes: responses are read by clients of our own, from servers that they trust.
+    # No limit on elements: our own clients read responses of servers that they trust.
     return correlation_id, _read(_reader(api_key, version, "response"), frame, offset, len(frame))[0]
 
 
@@ -123,14 +121,14 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def encode_element(api_key: int, version: int, element: Message) -> bytes:
-    """The bytes of one nested entity, to keep and to splice into an array as a part of an `Encoded`."""
+    """The bytes of one nested entity, a part of an `Encoded` array."""
     parts: list[bytes] = []
     _element_writer(api_key, version, type(element))(element, parts)
     return b"".join(parts)
 
 
 def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
-    """Elements encoded once, to keep and to use as an array of a message of this API and version."""
+    """Encode elements once, for reuse as an array in messages of this API and version."""
     items = tuple(elements)
     parts: list[bytes] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""What compiled readers and writers call: variable-length integers, tags to skip, and why bytes are refused."""
+"""Helpers of compiled readers and writers: varints, strings, tagged fields, and reasons why bytes are malformed."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ UVARINT_BYTES_MAX: Final = 5
 """Kafka's unsigned varints hold 32 bits."""
 
 STRING_BYTES_MAX: Final = 0x7FFF
-"""Kafka neither writes nor reads longer strings, not even where a varint could encode their length."""
+"""Kafka's limit, also for strings whose length is a varint."""
 
 ELEMENTS_MAX: Final = 50_000
-"""In all arrays of one request together, where eight numbers count as one: it bounds the time and the memory that a
-request takes. Kafka has no such bound, but changes no more than 10,000 things at once."""
+"""In all arrays of a request together; eight numbers count as one. Bounds the time and memory for a request. Kafka has
+no such limit, but changes at most 10,000 things at once."""
 
 TAGS_MAX: Final = 1000
-"""Unknown tagged fields in one place, far more than any version has: those of a header are read on the event loop."""
+"""Unknown tagged fields in one place, far more than any version has. Headers are read on the event loop."""
 
 _SMALL: Final = 1 << 14  # lengths up to this are looked up, not computed
 
 
 class MalformedRequest(Exception):
-    """Bytes that are not the message they claim to be. The message names the API, the version and the field."""
+    """Bytes that cannot be decoded; the text names the API, the version and the field."""
 
 
 class Malformation(Exception):
-    """Why bytes could not be read, before it is known where; becomes a `MalformedRequest`."""
+    """Why bytes are malformed, without the field; becomes a `MalformedRequest`."""
 
 
 def encode_uvarint(number: int) -> bytes:
-    """An unsigned varint of any size, as protobuf and KIP-482 have it."""
+    """An unsigned varint (protobuf, KIP-482)."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -48,7 +48,7 @@ _UVARINTS: Final = (
 
 
 def uvarint(number: int) -> bytes:
-    """`encode_uvarint`, from a table where it can."""
+    """`encode_uvarint` with a table for small numbers."""
     return _UVARINTS[number] if number < _SMALL else encode_uvarint(number)
 
 
@@ -58,7 +58,7 @@ def int32(number: int) -> bytes:
 
 
 def legacy_string(value: str) -> bytes:
-    """A string with its length as two bytes, as it was before KIP-482; cut to `STRING_BYTES_MAX`."""
+    """A string with a two-byte length, as before KIP-482; truncated to `STRING_BYTES_MAX`."""
     data = value.encode()
     if len(data) > STRING_BYTES_MAX:
         data = cut(data)
@@ -66,7 +66,7 @@ def legacy_string(value: str) -> bytes:
 
 
 def cut(text: bytes) -> bytes:
-    """As many whole characters as a string can have: the beginning of a long message beats none."""
+    """Truncate to `STRING_BYTES_MAX`, at a character boundary."""
     return text[:STRING_BYTES_MAX].decode(errors="ignore").encode()
 
 
@@ -114,49 +114,45 @@ def skip_tags(buffer: bytes, offset: int, limit: int) -> int:
 
 
 def out_of_order(tag: int, last: int) -> Malformation:
-    """For a tagged field that is there twice, or after one with a higher tag: KIP-482 has them rise."""
+    """A repeated tag, or one after a higher tag (KIP-482)."""
     return Malformation(f"tag {tag} after tag {last}")
 
 
 def not_filled(size: int, read: int) -> Malformation:
-    """For a tagged field whose value has another size than is announced."""
+    """A tagged field whose value does not have the announced size."""
     return Malformation(f"{size} bytes announced, and the value has {read}")
 
 
 def too_many_in_all() -> Malformation:
-    """For a request with more elements than are taken."""
     return Malformation("more elements than one request may have")
 
 
 def is_null() -> Malformation:
-    """For a null where the version allows none."""
     return Malformation("null, which this version does not allow")
 
 
 def too_long(announced: int, left: int) -> Malformation:
-    """For a length beyond what is left; a negative length is a null."""
+    """A length beyond the remaining bytes; a negative length is a null."""
     return is_null() if announced < 0 else Malformation(f"{announced} bytes announced, {left} left")
 
 
 def too_many(announced: int, left: int) -> Malformation:
-    """For an array of more elements than the rest can hold, found before any memory is taken for it."""
+    """An array with more elements than the remaining bytes can hold, found before memory is allocated."""
     return is_null() if announced < 0 else Malformation(f"{announced} elements announced, {left} bytes left")
 
 
 @functools.lru_cache(maxsize=1024)
 def array_unpacker(code: str, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Reads `count` numbers of one kind at an offset."""
     # A count before the code makes a format of 136 bytes, whatever the count. Repeated, the code would take 32 bytes
-    # each time, and formats are kept for as many lengths as clients care to send.
+    # each time, and formats are cached for every length that clients send.
     return struct.Struct(f">{count}{code}").unpack_from
 
 
 @functools.lru_cache(maxsize=1024)
 def array_packer(code: str, count: int) -> Callable[..., bytes]:
-    """Writes `count` numbers of one kind."""
     return struct.Struct(f">{count}{code}").pack
 
 
 def uuids_at(buffer: bytes, start: int, end: int) -> tuple[bytes, ...]:
-    """The UUIDs that follow each other from `start` to `end`; `16s` has no form with a count."""
+    """The UUIDs from `start` to `end`; struct has no count for `16s`."""
     return tuple([buffer[offset : offset + 16] for offset in range(start, end, 16)])

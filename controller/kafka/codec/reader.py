@@ -4,24 +4,63 @@ Method: Python source is generated and executed once. Neighbouring fields of fix
 entities are inlined as loops; a string takes one slice. Lenient as a broker: unknown tagged fields are skipped, bytes
 after the message are left alone, invalid UTF-8 is replaced, and any negative length of old versions is a null.
 
-No length is believed before it is compared with the bytes left: a string must fit, and an array may announce only as
-many elements as could fit at their smallest. So a frame costs memory in proportion to its size, whatever it says.
+Lengths are checked against the remaining bytes: a string must fit, and an array may announce only as many elements as
+fit at their smallest. So a frame takes memory in proportion to its size.
 
-Each line of a reader knows which field it reads. When one fails, the traceback's line number shows where, so nothing
-need be kept track of while all is well.
+Each line of a reader belongs to one field. After a failure the line number of the traceback identifies the field, so
+the reader tracks nothing.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import Malformation
 from controller.kafka.codec.schema import SIZES, Field, Kind, Layout
-from controller.kafka.codec.source import Source
 from controller.kafka.messages import Message
+
+
+class Source:
+    """The lines of a generated function, and the names that it uses."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+        self.names: dict[str, Any] = dict(vars(primitives))
+        self._depth = 1
+        self._variables = 0
+
+    def run(self, filename: str) -> dict[str, Any]:
+        """Execute it; the names afterwards, the function's among them. Tracebacks call it `filename`."""
+        exec(compile("\n".join(self._lines), filename, "exec"), self.names)
+        return self.names
+
+    def add(self, line: str) -> None:
+        """Add a line at the current depth."""
+        self._lines.append("    " * self._depth + line)
+
+    @contextmanager
+    def indented(self, line: str) -> Iterator[None]:
+        """Add a line and a block below it."""
+        self.add(line)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def variable(self, prefix: str) -> str:
+        """An unused name."""
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def constant(self, prefix: str, value: object) -> str:
+        """The name of this value in the source."""
+        name = self.variable(prefix)
+        self.names[name] = value
+        return name
+
 
 CODES: Final[dict[Kind, str]] = {
     "int8": "b",
@@ -34,27 +73,27 @@ CODES: Final[dict[Kind, str]] = {
     "float64": "d",
     "uuid": "16s",
 }
-"""How `struct` names each kind of fixed size."""
+"""`struct` codes of kinds of fixed size."""
 
 READ_FAILURES: Final = (Malformation, IndexError, struct.error)
-"""What a compiled reader raises on bytes that are not its message."""
+"""Raised by compiled readers for malformed bytes."""
 
 
 class Reader:
-    """A compiled reader: `read(buffer, offset, limit, elements)` gives the message and what is left of the elements
-    that it may have, or raises one of `READ_FAILURES`."""
+    """`read(buffer, offset, limit, elements)` returns the message and the remaining number of elements, or raises one
+    of `READ_FAILURES`."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._name = name
         self._filename = f"<reader of {name}>"
-        source = _Source()
+        source = _ReaderSource()
         source.entity(layout, "message")
         source.add("return message, c")
         self._paths = source.paths
         self.read: Callable[[bytes, int, int, int], tuple[Message, int]] = source.run(self._filename)["read"]
 
     def explain(self, failure: BaseException) -> str:
-        """Which message and field could not be read, and why."""
+        """The message, the field and the reason of a failure."""
         path = "message"
         trace = failure.__traceback__
         while trace is not None:
@@ -65,7 +104,7 @@ class Reader:
         return f"{self._name}: {path}: {reason}"
 
 
-class _Source(Source):
+class _ReaderSource(Source):
     """`b` is the buffer, `o` the offset, `z` the limit, `c` the elements left, `n` and `e` a length and an end."""
 
     def __init__(self) -> None:

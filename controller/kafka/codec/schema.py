@@ -4,7 +4,7 @@ kio (PyPI) generates one dataclass for each entity and version from Kafka's own 
 and our `Message` into a `Layout`: the fields in the order of the wire, each with its kind, under our names. Versions
 that kio does not have come from `controller.kafka.codec.schema_own`, whose classes are written the same way.
 
-It does not read or write bytes: `codec_reader` and `codec_writer` compile that from a layout.
+`reader` and `writer` compile layouts to functions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "timedelta_i64": "int64",
     "datetime_i64": "int64",
 }
-"""kio's names for what a field is, and how it looks on the wire. Durations and times are milliseconds there."""
+"""kio's field types and their encoding. Durations and times are milliseconds on the wire."""
 
 _MILLISECONDS: Final = ("timedelta", "datetime")
 
@@ -59,7 +59,7 @@ SIZES: Final[dict[Kind, int]] = {
     "float64": 8,
     "uuid": 16,
 }
-"""Bytes taken by each kind of fixed size."""
+"""Bytes of each kind of fixed size."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def size_min(self) -> int:
-        """The fewest bytes that this entity can take; bounds how many can be in the rest of a frame."""
+        """The smallest encoding of this entity; bounds how many fit into the rest of a frame."""
         return sum(map(self._field_size_min, self.fields)) + (1 if self.flexible else 0)
 
     def _field_size_min(self, field: Field) -> int:
@@ -101,7 +101,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A message in one version, and whether the header before it has tagged fields."""
+    """A message in one version; `flexible_header` is True if its header has tagged fields."""
 
     layout: Layout
     flexible_header: bool
@@ -120,7 +120,7 @@ def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
 
 
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
-    """kio's class of one message, or one of `schema_own` where kio has none."""
+    """kio's class of a message, or that of `schema_own`."""
     api_name = APIS[api_key].name
     class_name = f"{api_name}{direction.capitalize()}"
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
@@ -136,8 +136,8 @@ def load_entity(api_key: int, version: int, direction: Direction) -> Any:
 
 @functools.cache
 def _import_kio() -> None:
-    """Import kio's types without hypothesis, for which they describe themselves wherever it is installed: that holds
-    the first connection of a process up for half a second."""
+    """Import kio's types without hypothesis, if it is installed: registering its strategies would delay the first
+    connection by half a second."""
     if "hypothesis" not in sys.modules:
         sys.modules["hypothesis"] = None  # type: ignore[assignment]
         try:
@@ -157,25 +157,25 @@ def _layout(entity: Any, message: type[Message]) -> Layout:
     )
 
 
-def _field(theirs: dataclasses.Field[Any], ours: dict[str, msgspec.structs.FieldInfo]) -> Field:
-    their_kind = theirs.metadata.get("kafka_type", "")
-    own = ours[theirs.name + "_ms" if their_kind.startswith(_MILLISECONDS) else theirs.name]
-    type_, nullable, is_array = unwrap(theirs.type)
+def _field(kio_field: dataclasses.Field[Any], ours: dict[str, msgspec.structs.FieldInfo]) -> Field:
+    kio_kind = kio_field.metadata.get("kafka_type", "")
+    own = ours[kio_field.name + "_ms" if kio_kind.startswith(_MILLISECONDS) else kio_field.name]
+    type_, nullable, is_array = unwrap(kio_field.type)
     is_entity = dataclasses.is_dataclass(type_)
     return Field(
         name=own.name,
-        kind=None if is_entity else _KINDS[their_kind],
+        kind=None if is_entity else _KINDS[kio_kind],
         entity=_layout(type_, unwrap(own.type)[0]) if is_entity else None,
         is_array=is_array,
         # kio reads the zero id and the time -1 as None; here they are plain values.
-        nullable=nullable and their_kind != "uuid" and not their_kind.startswith("datetime"),
-        tag=theirs.metadata.get("tag"),
+        nullable=nullable and kio_kind != "uuid" and not kio_kind.startswith("datetime"),
+        tag=kio_field.metadata.get("tag"),
         default=own.default,
     )
 
 
 def unwrap(type_: Any) -> tuple[Any, bool, bool]:
-    """The type inside, whether None is allowed, and whether it is an array."""
+    """Returns the inner type, and True or False for nullable and for array."""
     nullable = is_array = False
     if isinstance(type_, types.UnionType):
         (type_,) = (arg for arg in typing.get_args(type_) if arg is not types.NoneType)

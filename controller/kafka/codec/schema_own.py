@@ -42,7 +42,7 @@ CreateTopicsRequestV1 = CreateTopicsRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicResultV0:
-    """An error code and no word of explanation."""
+    """Without `error_message`."""
 
     __flexible__: ClassVar[bool] = False
     name: TopicName = field(metadata={"kafka_type": "string"})

@@ -4,8 +4,8 @@ Method: Python source is generated and executed once. Neighbouring fields of fix
 empty section of tagged fields as a padding byte; nested entities are inlined as loops; what is written is appended to
 a list and joined once by the caller. An array of entities may be an `Encoded`, whose parts are spliced in.
 
-It trusts the values: they come from our handlers, and one that does not fit its field raises (struct.error,
-AttributeError, TypeError), which is a bug in the handler.
+Values are not validated: they come from our handlers, and one that does not fit its field raises struct.error,
+AttributeError or TypeError.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
-from controller.kafka.codec.reader import CODES
+from controller.kafka.codec.reader import CODES, Source
 from controller.kafka.codec.schema import SIZES, Field, Layout
-from controller.kafka.codec.source import Source
 from controller.kafka.messages import Encoded, Message
 
 Write = Callable[[Message, list[bytes]], None]
@@ -27,7 +26,6 @@ _NO_TAGS: Final = "x"
 
 
 def compile_writer(layout: Layout, name: str) -> Write:
-    """A writer of the messages of this layout."""
     source = _Source()
     source.entity(layout, "message", "parts")
     source.flush("parts")

@@ -1,31 +1,31 @@
-"""Kafka's messages as plain values, one class for all versions of an entity, one module an API.
+"""Kafka's messages as plain values: one class for all versions of an entity, one module for a family of APIs.
 
-`ApiKey` has a row for every API that the codec speaks. To add one: a row there, and a module of the same name with its
-classes. How each version is laid out on the wire is taken from kio's schema (see `controller.kafka.codec.codec`).
+`ApiKey` has a row for every API that the codec supports. To add one: a row there, and its classes `NAMERequest` and
+`NAMEResponse` in the module of its family. The wire layout of each version comes from kio's schema (see
+`controller.kafka.codec.schema`).
 """
 
 from __future__ import annotations
 
 import enum
-import importlib
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from controller.kafka.messages import access, clients, cluster, configs, quorum, topics
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Encoded, Message
 
 __all__ = ["APIS", "OPERATIONS_OMITTED", "ZERO_UUID", "Api", "ApiKey", "Encoded", "Message"]
 
 
 class ApiKey(enum.IntEnum):
-    """Kafka's number of each API spoken here, and the first and the last version that the codec reads and writes."""
+    """Kafka's number of each supported API, with the first and the last version that the codec reads and writes."""
 
     min_version: int
     max_version: int
 
     def __new__(cls, number: int, min_version: int, max_version: int) -> ApiKey:
-        """A row of the table below."""
         key = int.__new__(cls, number)
         key._value_, key.min_version, key.max_version = number, min_version, max_version
         return key
@@ -84,8 +84,6 @@ class ApiKey(enum.IntEnum):
 
 
 class Api(msgspec.Struct, frozen=True):
-    """One API: its key, Kafka's name, its two messages and the versions that the codec can read and write."""
-
     key: ApiKey
     name: str
     request: type[Message]
@@ -94,12 +92,15 @@ class Api(msgspec.Struct, frozen=True):
     max_version: int
 
 
+_FAMILIES: Final = (access, clients, cluster, configs, quorum, topics)
+
+
 def _api(key: ApiKey) -> Api:
-    module = importlib.import_module(f"{__name__}.{key.name.lower()}")
     name = "".join(word.capitalize() for word in key.name.split("_"))
-    messages = getattr(module, f"{name}Request"), getattr(module, f"{name}Response")
+    family = next(module for module in _FAMILIES if hasattr(module, f"{name}Request"))
+    messages = getattr(family, f"{name}Request"), getattr(family, f"{name}Response")
     return Api(key, name, *messages, key.min_version, key.max_version)
 
 
 APIS: Final[Mapping[int, Api]] = {key: _api(key) for key in ApiKey}
-"""Every API spoken here, by key."""
+"""Every supported API, by key."""

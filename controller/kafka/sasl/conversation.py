@@ -1,4 +1,4 @@
-"""What every SASL mechanism has in common, as the gate and the mechanisms say it to each other."""
+"""SASL mechanisms as the gate uses them, and PLAIN (RFC 4616), which sends the password in clear and so needs TLS."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from controller.machine.state import ScramCredential
 
 
-class LoginRefused(Exception):
-    """The client is not who it says, or does not speak the mechanism.
+class AuthenticationFailed(Exception):
+    """The credentials or the SASL message are invalid.
 
-    `message` is for the client, None where it only learns that its credentials are not valid; `why` is for our log.
-    Neither ever holds what the client sent but for a user name.
+    `message` is for the client, None for the generic message about invalid credentials; `why` is for the log. Neither
+    contains anything that the client sent, except a user name.
     """
 
     def __init__(self, why: str, message: str | None = None, user: str = "") -> None:
@@ -25,7 +25,7 @@ class LoginRefused(Exception):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What the server says next; `user` is set when the conversation ended with a login."""
+    """The server's next message; `user` is set after a successful login."""
 
     challenge: bytes = b""
     user: str | None = None
@@ -35,22 +35,64 @@ class Conversation(Protocol):
     """One login by one mechanism."""
 
     async def step(self, token: bytes) -> Step:
-        """Take what the client says. Raises LoginRefused."""
+        """Process a message of the client. Raises AuthenticationFailed."""
         ...
 
 
 class Users(Protocol):
-    """Where the mechanisms look users up."""
+    """User store of the mechanisms."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user; for one that is not there a made-up one, the same each time, or None for none."""
+        """The credential of a user. For an unknown user a fake one, always the same, or None."""
         ...
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """Whether this is the password of a PLAIN user; takes as long for a user that is not there. The client's
-        `address` says who takes turns with whom."""
+        """True if this is the password of a PLAIN user. Takes as long for an unknown user. Checks are scheduled
+        fairly by client `address`."""
         ...
 
 
 StartConversation = Callable[[Users, str], Conversation]
-"""Begins a login of a client at an address."""
+"""Starts a login of a client at an address."""
+
+
+PLAIN = "PLAIN"
+PLAIN_BYTES_MAX = 255 * 3 + 2
+"""Authorization id, user name and password of at most 255 bytes each."""
+
+
+class PlainConversation:
+    """One login by PLAIN, with Kafka's error messages."""
+
+    def __init__(self, users: Users, address: str) -> None:
+        self._users = users
+        self._address = address
+
+    async def step(self, token: bytes) -> Step:
+        """Check the user name and password. Raises AuthenticationFailed."""
+        authorization, user, password = self._parts(token)
+        if not user:
+            raise AuthenticationFailed("no user name", "Authentication failed: username not specified")
+        if not password:
+            raise AuthenticationFailed("no password", "Authentication failed: password not specified", user)
+        if not await self._users.has_password(user, password, self._address):
+            raise AuthenticationFailed(
+                "wrong user name or password", "Authentication failed: Invalid username or password", user
+            )
+        if authorization not in ("", user):
+            message = "Authentication failed: Client requested an authorization id that is different from username"
+            raise AuthenticationFailed("another authorization id than the user name", message, user)
+        return Step(user=user)
+
+    @staticmethod
+    def _parts(token: bytes) -> list[str]:
+        if len(token) > PLAIN_BYTES_MAX:
+            raise AuthenticationFailed(f"a PLAIN message of {len(token)} bytes; {PLAIN_BYTES_MAX} are allowed")
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("a PLAIN message that is not UTF-8") from None
+        if len(parts) != 3:
+            message = f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}"
+            raise AuthenticationFailed(message, message)
+        return parts

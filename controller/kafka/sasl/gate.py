@@ -3,11 +3,11 @@
     handshake --SaslHandshake--> tokens --login--> open --SaslHandshake (KIP-368)--> tokens --login--> open
         \\____________________________\\__ failed: the answer after a delay, then the end
 
-Before a login nothing but ApiVersions and SASL is read, and frames are small. While a step of a login is worked on,
-nothing else of the connection is begun. A session may end (`connections.max.reauth.ms`): then only a new SaslHandshake
-is taken, and anything else ends the connection.
+Before a login only ApiVersions and SASL requests are read, and frames are small. During a step of a login no other
+request of the connection starts. After a session expired (`connections.max.reauth.ms`), anything but SaslHandshake
+closes the connection.
 
-A failed login costs a delay and one log line, which has the user's name and never what was sent.
+A failed login causes a delay and one log line with the user name, never with what was sent.
 """
 
 from __future__ import annotations
@@ -22,25 +22,29 @@ from msgspec.structs import replace
 
 from controller.kafka.handling import Answer, ClientConnection, Disconnect, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from controller.kafka.sasl.conversation import Conversation, LoginRefused, StartConversation, Step, Users
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from controller.kafka.sasl.conversation import AuthenticationFailed, Conversation, StartConversation, Step, Users
 from controller.machine.errors import ErrorCode
 
 REAUTHENTICATION_EVERY_S: Final = 1.0
-"""How soon after the last one began a re-authentication is taken (KIP-368)."""
-USER_CHARACTERS_LOGGED: Final = 100  # who is not logged in must not fill the log
+"""The shortest time between re-authentications (KIP-368)."""
+USER_CHARACTERS_LOGGED: Final = 100  # unauthenticated clients must not fill the log
 
 _logger = structlog.get_logger(__name__)
 
 State = Literal["handshake", "tokens", "open", "failed"]
 LoginOutcome = Literal["succeeded", "failed"]
 OnLogin = Callable[[str, str, LoginOutcome], None]
-"""Called with each login: listener, mechanism (`none` where none was agreed), outcome."""
+"""Called for each login: listener, mechanism (or `none`), outcome."""
 
 
 class RawToken(Message, frozen=True, kw_only=True):
-    """A frame of a client that speaks SaslHandshake v0: SASL's bytes and nothing else. Holds secrets."""
+    """A frame after SaslHandshake v0: a bare SASL token. Contains secrets."""
 
     token: bytes = b""
 
@@ -49,21 +53,21 @@ class RawToken(Message, frozen=True, kw_only=True):
 
 
 class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
-    """How clients of a listener log in."""
+    """SASL settings of a listener."""
 
     mechanisms: Mapping[str, StartConversation]
     """`sasl.enabled.mechanisms`."""
     users: Users
     session_ms_max: int = 0
-    """`connections.max.reauth.ms`; 0: a session has no end."""
+    """`connections.max.reauth.ms`; 0: sessions do not expire."""
     failed_delay_ms: int = 100
     """`connection.failed.authentication.delay.ms`."""
     frame_bytes_max: int = 512 * 1024
-    """`sasl.server.max.receive.size`: of a frame before the login."""
+    """`sasl.server.max.receive.size`: limit of a frame before the login."""
 
 
 class SaslGate:
-    """The gate of one connection; `end` makes its connection read nothing more and close after its answers."""
+    """The gate of one connection; `end` closes it after pending responses."""
 
     def __init__(
         self,
@@ -82,32 +86,31 @@ class SaslGate:
         self._state: State = "handshake"
         self._mechanism = ""
         self._conversation: Conversation | None = None
-        self._again = False
-        """Whether somebody who has logged in does so anew."""
-        self._began_again_at: float | None = None
+        self._reauthenticating = False
+        self._reauthentication_started_at: float | None = None
         self._bad_mechanism = ""
         self.busy = False
-        """Whether a step of a login is worked on."""
+        """True during a step of a login."""
         self.raw = False
-        """Whether the next frames are tokens without a header."""
+        """True if the next frames are tokens without a header."""
 
     @property
     def open(self) -> bool:
-        """Whether somebody has logged in."""
-        return self._state == "open" or self._again
+        """True if the client is authenticated."""
+        return self._state == "open" or self._reauthenticating
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """How large a frame may be now, if the gate limits it."""
+        """The current limit of a frame, None without one."""
         return None if self._state == "open" else self._rules.frame_bytes_max
 
-    def refuses(self, api_key: int) -> str | None:
-        """Why a request for this API may not be read now; None if it may."""
+    def rejection(self, api_key: int) -> str | None:
+        """Why a request for this API is not allowed now; None if it is."""
         if self._state == "open":
             expires = self._client.session.expires_at_s
             if expires is None or api_key == ApiKey.SASL_HANDSHAKE or self._clock() < expires:
                 return None
-            return "the session has expired and was not authenticated anew"
+            return "the session has expired and was not re-authenticated"
         allowed = (
             (ApiKey.SASL_AUTHENTICATE,) if self._state == "tokens" else (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE)
         )
@@ -118,27 +121,27 @@ class SaslGate:
         return f"unexpected request {name} before authentication; expected {' or '.join(APIS[a].name for a in allowed)}"
 
     def handler(self, api_key: int) -> Handler | None:
-        """Who handles a request in place of the listener's own handlers, if somebody does."""
+        """The gate's handler for a request; None if the listener's own handler applies."""
         if self.raw:
-            return self._take_raw
+            return self._raw_token
         if api_key == ApiKey.SASL_HANDSHAKE:
-            return self._shake_hands
+            return self._handshake
         if api_key == ApiKey.SASL_AUTHENTICATE:
             return self._authenticate
         return None
 
     # --- SaslHandshake
 
-    def _shake_hands(self, context: RequestContext, request: SaslHandshakeRequest) -> Answer | Awaitable[Answer]:
-        if self._state == "open" and not self._may_begin_again():
+    def _handshake(self, context: RequestContext, request: SaslHandshakeRequest) -> Answer | Awaitable[Answer]:
+        if self._state == "open" and not self._may_reauthenticate():
             return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
         enabled = tuple(self._rules.mechanisms)
         start = self._rules.mechanisms.get(request.mechanism)
         if start is None:
             why = f"SASL mechanism not enabled; enabled are {', '.join(enabled)}"
-            refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._refuse(LoginRefused(why), refusal)
-        if self._again and request.mechanism != self._mechanism:
+            response = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+            return self._fail(AuthenticationFailed(why), response)
+        if self._reauthenticating and request.mechanism != self._mechanism:
             self._bad_mechanism = (
                 f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
                 f"mechanism '{self._mechanism}'"
@@ -150,12 +153,15 @@ class SaslGate:
         self.raw = context.api_version == 0
         return SaslHandshakeResponse(mechanisms=enabled)
 
-    def _may_begin_again(self) -> bool:
+    def _may_reauthenticate(self) -> bool:
         now = self._clock()
-        if self._began_again_at is not None and now - self._began_again_at < REAUTHENTICATION_EVERY_S:
+        if (
+            self._reauthentication_started_at is not None
+            and now - self._reauthentication_started_at < REAUTHENTICATION_EVERY_S
+        ):
             return False
-        self._began_again_at = now
-        self._again = True
+        self._reauthentication_started_at = now
+        self._reauthenticating = True
         return True
 
     # --- tokens
@@ -166,27 +172,27 @@ class SaslGate:
             return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
         try:
             step = await self._step(request.auth_bytes)
-        except LoginRefused as refusal:
-            message = refusal.message or self._invalid_credentials()
+        except AuthenticationFailed as failure:
+            message = failure.message or self._invalid_credentials()
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
-            return await self._refuse(refusal, failed)
+            return await self._fail(failure, failed)
         lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
-    async def _take_raw(self, context: RequestContext, request: RawToken) -> Answer:
-        """A client of before KIP-152 learns of a failure only by the end of its connection."""
+    async def _raw_token(self, context: RequestContext, request: RawToken) -> Answer:
+        """For clients before KIP-152, a failure only closes the connection."""
         try:
             step = await self._step(request.token)
-        except LoginRefused as refusal:
-            await self._refuse(refusal, RawToken())
+        except AuthenticationFailed as failure:
+            await self._fail(failure, RawToken())
             raise Closed from None
         return RawToken(token=step.challenge)
 
     async def _step(self, token: bytes) -> Step:
-        """One step of the login, with which the gate may open. Raises LoginRefused."""
+        """One step of the login; the last one opens the gate. Raises AuthenticationFailed."""
         if self._bad_mechanism:
-            raise LoginRefused(self._bad_mechanism, self._bad_mechanism)
-        assert self._conversation is not None, "a mechanism was agreed"
+            raise AuthenticationFailed(self._bad_mechanism, self._bad_mechanism)
+        assert self._conversation is not None, "a mechanism was selected"
         self.busy = True
         try:
             step = await self._conversation.step(token)
@@ -198,39 +204,39 @@ class SaslGate:
 
     def _open(self, user: str) -> None:
         principal, session = f"User:{user}", self._client.session
-        if self._again and principal != session.principal:
+        if self._reauthenticating and principal != session.principal:
             was, now = session.principal.replace(":", ".", 1), principal.replace(":", ".", 1)
             message = f"Cannot change principals during re-authentication from {was}: {now}"
-            raise LoginRefused("another principal than before", message, user)
+            raise AuthenticationFailed("another principal than before", message, user)
         lifetime_ms = self._rules.session_ms_max
         expires = self._clock() + lifetime_ms / 1000 if lifetime_ms > 0 else None
         self._client.session = replace(session, principal=principal, expires_at_s=expires)
-        self._state, self._again, self.raw, self._conversation = "open", False, False, None
+        self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
-        _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._where())
+        _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
 
     def _invalid_credentials(self) -> str:
-        during = "re-authentication" if self._again else "authentication"
+        during = "re-authentication" if self._reauthenticating else "authentication"
         return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
 
-    async def _refuse(self, refusal: LoginRefused, answer: Answer) -> Answer:
-        """Say so in the log, wait, and let the connection end with the answer."""
-        self._state, self._again, self.busy = "failed", False, True
+    async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
+        """Log the failure, wait, and close the connection after the response."""
+        self._state, self._reauthenticating, self.busy = "failed", False, True
         self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
-        user = refusal.user[:USER_CHARACTERS_LOGGED]
+        user = failure.user[:USER_CHARACTERS_LOGGED]
         _logger.warning(
-            "authentication_failed", reason=refusal.why, user=user, mechanism=self._mechanism, **self._where()
+            "authentication_failed", reason=failure.why, user=user, mechanism=self._mechanism, **self._log_fields()
         )
         await asyncio.sleep(self._rules.failed_delay_ms / 1000)
         self._end()
         return answer
 
-    def _where(self) -> dict[str, str]:
+    def _log_fields(self) -> dict[str, str]:
         return {"peer": self._client.peer, "listener": self._client.session.listener}
 
 
 class Closed(Disconnect):
-    """The connection ends, and its log line is written already."""
+    """Close the connection; its log line is already written."""
 
     def __init__(self) -> None:
         super().__init__("")

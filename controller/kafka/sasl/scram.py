@@ -1,42 +1,47 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the server checks a password that it never sees.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), server and client: the server verifies a password that it never
+sees.
 
     client -> n,,n=USER,r=CLIENT_NONCE
     server -> r=CLIENT_NONCE SERVER_NONCE,s=SALT,i=ITERATIONS
     client -> c=biws,r=CLIENT_NONCE SERVER_NONCE,p=PROOF
     server -> v=SIGNATURE
 
-A user that is not there must give a proof like any other and is refused at the end, so that nobody learns who is there.
-Channel binding and delegation tokens are not spoken.
+An unknown user is rejected only after the proof, so that clients cannot find out which users exist. Non-goals: channel
+binding and delegation tokens.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import re
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from controller.kafka.sasl.conversation import LoginRefused, Step, Users
+from controller.kafka.sasl.conversation import AuthenticationFailed, Step, Users
+from controller.machine.access.credentials import ITERATIONS_MAX, ITERATIONS_MIN
 from controller.machine.state import ScramCredential
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 ITERATIONS: Final = 4096
-"""What Kafka's tools take where nothing is said, and what a login of an unknown user is answered."""
+"""Kafka's default, also sent for unknown users."""
 BYTES_MAX: Final = 4096
-"""The longest message of a client that is read, in bytes."""
+"""The longest message of a client."""
 
 _FIRST: Final = re.compile(
     r"([ny]),(?:a=([^,]*))?,((?:m=[^,]*,)?n=([^,]*),r=([\x21-\x2b\x2d-\x7e]+)((?:,[A-Za-z]+=[^,]*)*))"
 )
 _FINAL: Final = re.compile(r"(c=([^,]+),r=([\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,]*)*),p=([^,]+)")
+_CHALLENGE: Final = re.compile(
+    r"r=([\x21-\x2b\x2d-\x7e]+),s=((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?),i=([0-9]{1,10})(?:,.*)?"
+)
+CHARACTERS_SHOWN: Final = 200  # of a broker's message
 
 
 class ScramConversation:
-    """One login by SCRAM."""
-
     def __init__(self, users: Users, mechanism: str, nonce: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
         self._users = users
         self._mechanism = mechanism
@@ -47,55 +52,55 @@ class ScramConversation:
         self._header = self._first = self._challenge = self._nonce = ""
 
     async def step(self, token: bytes) -> Step:
-        """One of the two messages of a client. Raises LoginRefused."""
+        """Process one of the two messages of a client. Raises AuthenticationFailed."""
         if len(token) > BYTES_MAX:
-            raise LoginRefused(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
+            raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
         try:
-            said = token.decode()
+            text = token.decode()
         except UnicodeDecodeError:
-            raise LoginRefused("a SCRAM message that is not UTF-8", user=self._user) from None
-        return self._answer_proof(said) if self._nonce else self._ask_for_proof(said)
+            raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=self._user) from None
+        return self._final_message(text) if self._nonce else self._first_message(text)
 
-    def _ask_for_proof(self, said: str) -> Step:
-        found = _FIRST.fullmatch(said)
+    def _first_message(self, text: str) -> Step:
+        found = _FIRST.fullmatch(text)
         if found is None or (found[3].startswith("m=")):
-            raise LoginRefused("a malformed first SCRAM message")
+            raise AuthenticationFailed("a malformed first SCRAM message")
         user = _name(found[4])
         self._user = user
         if found[2] is not None and _name(found[2]) not in ("", user):
             message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise LoginRefused("another authorization id than the user name", message, user)
+            raise AuthenticationFailed("another authorization id than the user name", message, user)
         if re.search(r",tokenauth=true(,|$)", found[6]):
-            raise LoginRefused("delegation tokens are not supported", user=user)
+            raise AuthenticationFailed("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)
         if credential is None:
-            raise LoginRefused("no such user", user=user)
+            raise AuthenticationFailed("no such user", user=user)
         self._credential = credential
-        self._header = said[: found.start(3)]
+        self._header = text[: found.start(3)]
         self._first = found[3]
         self._nonce = found[5] + self._new_nonce()
         salt = base64.b64encode(credential.salt).decode()
         self._challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
         return Step(self._challenge.encode())
 
-    def _answer_proof(self, said: str) -> Step:
-        found = _FINAL.fullmatch(said)
+    def _final_message(self, text: str) -> Step:
+        found = _FINAL.fullmatch(text)
         if found is None:
-            raise LoginRefused("a malformed final SCRAM message", user=self._user)
+            raise AuthenticationFailed("a malformed final SCRAM message", user=self._user)
         credential = self._credential
         assert credential is not None, "the first message was taken"
         if not hmac.compare_digest(found[3].encode(), self._nonce.encode()):
-            raise LoginRefused("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
+            raise AuthenticationFailed("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
         if _decoded(found[2], self._user) != self._header.encode():
-            raise LoginRefused("another channel binding than in the first message", user=self._user)
+            raise AuthenticationFailed("another channel binding than in the first message", user=self._user)
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
         signature = self._mac(credential.stored_key, signed)
         proof = _decoded(found[4], self._user)
         if len(proof) != len(signature):
-            raise LoginRefused("a proof of another length", user=self._user)
+            raise AuthenticationFailed("a proof of another length", user=self._user)
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
-            raise LoginRefused("wrong user name or password", user=self._user)
+            raise AuthenticationFailed("wrong user name or password", user=self._user)
         verified = base64.b64encode(self._mac(credential.server_key, signed)).decode()
         return Step(f"v={verified}".encode(), self._user)
 
@@ -103,22 +108,22 @@ class ScramConversation:
         return hmac.digest(key, message, self._digest)
 
 
-def _name(said: str) -> str:
-    """A name as SCRAM writes it, with `=2C` for a comma and `=3D` for an equals sign. Raises LoginRefused."""
-    if re.search(r"=(?!2C|3D)", said):
-        raise LoginRefused("a malformed user name in a SCRAM message")
-    return said.replace("=2C", ",").replace("=3D", "=")
+def _name(text: str) -> str:
+    """Decode a SCRAM name: `=2C` is a comma, `=3D` an equals sign. Raises AuthenticationFailed."""
+    if re.search(r"=(?!2C|3D)", text):
+        raise AuthenticationFailed("a malformed user name in a SCRAM message")
+    return text.replace("=2C", ",").replace("=3D", "=")
 
 
 def _decoded(text: str, user: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # not base64, or not even ASCII
-        raise LoginRefused("a SCRAM message that is not base64 where it should be", user=user) from None
+        raise AuthenticationFailed("a SCRAM message that is not base64 where it should be", user=user) from None
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """What SCRAM makes of a password before all else (`Hi` in RFC 5802). Takes a few ms: not for the event loop."""
+    """`Hi` in RFC 5802. Takes a few ms: not for the event loop."""
     return hashlib.pbkdf2_hmac(DIGESTS[mechanism], password.encode(), salt, iterations)
 
 
@@ -130,7 +135,59 @@ def keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
 
 
 def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
-    """The credential of a password. Takes a few ms."""
+    """The credential for a password. Takes a few ms."""
     return ScramCredential(
         iterations, salt, *keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
     )
+
+
+class ScramFailed(Exception):
+    """The server's messages are invalid, or it does not know the password."""
+
+
+class Exchange(Protocol):
+    """Sends one SASL token and returns the server's token."""
+
+    async def __call__(self, token: bytes, /) -> bytes: ...
+
+
+async def prove_password(exchange: Exchange, mechanism: str, user: str, password: str) -> None:
+    """The client's side. Raises ScramFailed."""
+    digest = DIGESTS[mechanism]
+    nonce = base64.b64encode(secrets.token_bytes(18)).decode()
+    first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+    server_first = _text(await exchange(f"n,,{first}".encode()))
+    both_nonces, salt, iterations = _challenge(server_first, nonce)
+    salted = await asyncio.to_thread(salted_password, mechanism, password, salt, iterations)
+    stored_key, server_key = keys_of(mechanism, salted)
+    final = f"c=biws,r={both_nonces}"
+    signed = ",".join((first, server_first, final)).encode()
+    client_key, signature = hmac.digest(salted, b"Client Key", digest), hmac.digest(stored_key, signed, digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    server_final = _text(await exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()))
+    verified = base64.b64encode(hmac.digest(server_key, signed, digest)).decode()
+    if server_final.partition("v=")[2].split(",")[0] != verified:
+        raise ScramFailed("the broker does not know the password either: its SCRAM signature is wrong")
+
+
+def _challenge(text: str, nonce: str) -> tuple[str, bytes, int]:
+    """Both nonces, the salt and the iterations of the server's first message. Raises ScramFailed.
+
+    Kafka's bounds on iterations (ScramMechanism) apply, so that an impostor can neither exhaust the CPU nor weaken the
+    hash.
+    """
+    found = _CHALLENGE.fullmatch(text)
+    if found is None or not found[1].startswith(nonce) or found[1] == nonce:
+        raise ScramFailed(f"the broker answers SCRAM with {text[:CHARACTERS_SHOWN]!r}")
+    iterations = int(found[3])
+    if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
+        allowed = f"allowed, as in Kafka: {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+        raise ScramFailed(f"the broker wants {iterations} iterations of SCRAM; {allowed}")
+    return found[1], base64.b64decode(found[2]), iterations
+
+
+def _text(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise ScramFailed("the broker answers SCRAM with bytes that are no text") from None

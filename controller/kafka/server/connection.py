@@ -1,13 +1,12 @@
 """One client's connection: carries bytes between asyncio and `ServerProtocol`, and requests to their handlers.
 
-Every request that has arrived is begun at once, in order, as long as no limit is reached; answers that are ready
-together leave in one write, in the order of their requests. Requests and answers count until they have left: past a
-limit, and while the client does not read (`pause_writing`), nothing more is read from it. A large frame is read in
-another thread, and a list of everything is worked on alone.
+Requests start in order as they arrive, up to the limits. Responses that are ready together are sent in one write, in
+the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from
+it. A large frame is decoded in another thread. A request of an API that is marked `alone` runs without others.
 
-A connection ends, with one log line that says why, when the client sends what cannot be read or is not spoken, when a
-handler asks for it (`Disconnect`) or raises, when it has been idle for too long, or when the server stops. What was
-requested before is answered first. When it is lost, what its handlers still wait for is cancelled.
+The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
+`Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client
+disconnects, its handlers are cancelled.
 """
 
 from __future__ import annotations
@@ -30,26 +29,24 @@ from controller.kafka.server.service import Service
 from controller.kafka.session import ANONYMOUS, Session, normal_host
 
 _WRITE_BYTES: Final = 256 * 1024
-"""How much is handed to the transport at once, which may then say that it has enough."""
+"""The most bytes in one write to the transport."""
 
-_HELD_BYTES_UNCOUNTED: Final = 16 * 1024
-"""What every connection may have kept for it: about what a connection takes anyway."""
+_BUFFERED_BYTES_IGNORED: Final = 16 * 1024
+"""Smaller buffers are not counted: any connection needs about as much memory."""
 
-_TURN_S: Final = 0.005
-"""How long one connection may keep the loop from the others."""
+_ROUND_S: Final = 0.005
+"""The longest time that one connection may block the event loop."""
 
 _logger = structlog.get_logger(__name__)
 
 
-class _Gone(Exception):
-    """The client has gone."""
+class _Disconnected(Exception):
+    """The client has disconnected."""
 
 
 class Connection(asyncio.Protocol):
-    """The asyncio side of one conversation."""
-
     def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
-        """`principal` is who the client is by its certificate."""
+        """`principal` is that of the client's certificate, if it has one."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
@@ -62,49 +59,44 @@ class Connection(asyncio.Protocol):
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()
         self._alone: Exchange | None = None
-        """The request that nothing else is begun beside."""
+        """The request during which no other starts."""
         self._reading = True
         self._writable = True
-        self._turn_scheduled = False
+        self._round_scheduled = False
         self.bytes_held = 0
-        """What is kept for the client, as its server knows it."""
+        """Bytes buffered for the client, as counted by the server."""
         self._active_at = service.clock()
 
     # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet, or turn away when there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client.peer = address_of(peer)
         self._client.session = replace(self._client.session, host=host_of(peer))
         if self._service.sasl is not None:
-            self._close_gate(self._service.sasl)
+            self._require_login(self._service.sasl)
         if not self._service.opened(self):
             self._protocol.end()
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Begin what has arrived."""
         self._active_at = self._service.clock()
         self._protocol.receive(data)
-        self._turn()
+        self._run_round()
 
     def pause_writing(self) -> None:
-        """The client does not read: begin and read nothing more."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """The client reads again."""
         self._writable = True
         self._active_at = self._service.clock()
-        self._schedule_turn()
+        self._schedule_round()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up what is still waited for."""
         self._transport = None
         self._protocol.end()
-        self._hold(0)
+        self._report_buffered(0)
         for due in (self._authentication_timer, self._muted, *self._waiting):
             if due is not None:
                 due.cancel()
@@ -115,42 +107,40 @@ class Connection(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The client's host:port."""
         return self._client.peer
 
     @property
     def host(self) -> str:
-        """The client's address without the port."""
         return self._client.session.host
 
     def drain(self) -> None:
-        """Read nothing more, answer what is in flight, and close."""
+        """Stop reading, answer requests in flight, and close."""
         self._protocol.end()
-        self._turn()
+        self._run_round()
 
     def abort(self) -> None:
-        """Close at once, answers or not."""
+        """Close immediately, without pending responses."""
         if self._transport is not None:
             self._transport.abort()
 
     @property
-    def let_in(self) -> bool:
-        """Whether the client has logged in, or need not."""
+    def authenticated(self) -> bool:
+        """True if the client has authenticated or need not."""
         return self._gate is None or self._gate.open
 
     def idle_s(self) -> float:
-        """For how long nothing has happened; 0 while a handler is at work and its answer can be sent."""
+        """Seconds since the last activity; 0 while a handler runs and its response can be sent."""
         if self._waiting and self._writable:
             return 0.0
         return self._service.clock() - self._active_at
 
     def end(self, reason: str) -> None:
-        """Close for the server's own reasons, with a log line."""
+        """Close the connection, and log the reason."""
         self._log(_logger.info, reason)
         self.abort()
 
     def mute(self, seconds: float) -> None:
-        """Begin no requests for so long: the client has used up a quota (KIP-219)."""
+        """Start no requests for this time, because the client exceeded a quota (KIP-219)."""
         ends_s = self._service.loop.time() + seconds
         if self._transport is None or (self._muted is not None and self._muted.when() >= ends_s):
             return
@@ -160,29 +150,29 @@ class Connection(asyncio.Protocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        self._schedule_turn()
+        self._schedule_round()
 
     # --- authentication
 
-    def _close_gate(self, rules: SaslRules) -> None:
-        """Let nothing through before a login, and wait for that only so long."""
+    def _require_login(self, rules: SaslRules) -> None:
+        """Require a login within `authentication_ms_max`."""
         service = self._service
         self._gate = SaslGate(
             rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
         )
         self._protocol.gate, self._protocol.raw_token = self._gate, lambda frame: RawToken(token=frame)
         self._authentication_timer = service.loop.call_later(
-            service.limits.authentication_ms_max / 1000, self._authentication_is_late
+            service.limits.authentication_ms_max / 1000, self._authentication_timed_out
         )
 
-    def _authentication_is_late(self) -> None:
+    def _authentication_timed_out(self) -> None:
         if self._gate is not None and not self._gate.open:
             self.end("not authenticated in time")
 
-    # --- the turn: begin requests, send answers
+    # --- one round: start requests, send responses
 
-    def _turn(self) -> None:
-        """Begin what may begin, send what is ready, then see whether to read on."""
+    def _run_round(self) -> None:
+        """Start requests, send responses that are ready, then pause or resume reading."""
         self._begin_requests()
         if self._client.ends and not self._protocol.ended:
             self._protocol.end()
@@ -192,29 +182,29 @@ class Connection(asyncio.Protocol):
         if self._protocol.ended and not self._protocol.in_flight:
             self._transport.close()
             return
-        self._hold(self._protocol.bytes_held + self._transport.get_write_buffer_size())
+        self._report_buffered(self._protocol.bytes_held + self._transport.get_write_buffer_size())
         may_begin, has_frame = self._may_begin(), self._protocol.has_frame()
         self._set_reading(may_begin and not has_frame)
         if may_begin and has_frame:
-            self._schedule_turn()
+            self._schedule_round()
 
-    def _hold(self, size: int) -> None:
-        """Tell the server how much is kept for the client, unless it is little."""
-        size = size if size > _HELD_BYTES_UNCOUNTED else 0
+    def _report_buffered(self, size: int) -> None:
+        """Report the bytes buffered for the client to the server, unless they are few."""
+        size = size if size > _BUFFERED_BYTES_IGNORED else 0
         if size != self.bytes_held:
             more, self.bytes_held = size - self.bytes_held, size
             self._service.holds(more)
 
-    def _schedule_turn(self) -> None:
-        """Take a turn in the next round of the loop, once for all that becomes ready until then."""
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._service.loop.call_soon(self._scheduled_turn)
+    def _schedule_round(self) -> None:
+        """Schedule one round in the next iteration of the event loop."""
+        if not self._round_scheduled:
+            self._round_scheduled = True
+            self._service.loop.call_soon(self._scheduled_round)
 
-    def _scheduled_turn(self) -> None:
-        self._turn_scheduled = False
+    def _scheduled_round(self) -> None:
+        self._round_scheduled = False
         if self._transport is not None:
-            self._turn()
+            self._run_round()
 
     def _may_begin(self) -> bool:
         limits = self._service.limits
@@ -239,8 +229,8 @@ class Connection(asyncio.Protocol):
     def _begin_requests(self) -> None:
         clock = self._service.clock
         now = clock()
-        turn_ends = now + _TURN_S
-        while now < turn_ends and self._may_begin():
+        round_ends = now + _ROUND_S
+        while now < round_ends and self._may_begin():
             exchange = self._protocol.next_exchange()
             if exchange is None:
                 return
@@ -249,27 +239,27 @@ class Connection(asyncio.Protocol):
                     self._log(_logger.warning, exchange.ends, exchange)
                 self._report(exchange, now)
             elif exchange.unread is not None:
-                self._read_elsewhere(exchange, exchange.unread, now)
+                self._decode_in_thread(exchange, exchange.unread, now)
             else:
                 self._begin(exchange, now)
             now = clock()
 
-    def _read_elsewhere(self, exchange: Exchange, frame: bytes, started: float) -> None:
-        """Read a large request in another thread, which the loop takes turns with; nothing else begins before it."""
+    def _decode_in_thread(self, exchange: Exchange, frame: bytes, started: float) -> None:
+        """Decode a large request in another thread; no other request starts before it."""
         self._alone = exchange
         service, elements_max = self._service, self._service.handlers[exchange.header.api_key].elements_max
         future = service.loop.run_in_executor(service.reader, exchange.read, frame, elements_max)
-        self._wait_for(future, partial(self._was_read, exchange, started))
+        self._wait_for(future, partial(self._decoded, exchange, started))
 
-    def _was_read(self, exchange: Exchange, started: float, future: asyncio.Future[int]) -> None:
+    def _decoded(self, exchange: Exchange, started: float, future: asyncio.Future[int]) -> None:
         self._alone = exchange.unread = None
-        error = self._why_not(future)
+        error = self._error_of(future)
         if error is not None:
             self._fail(exchange, error, started)
         else:
-            self._protocol.take(exchange, future.result())
+            self._protocol.resize(exchange, future.result())
             self._begin(exchange, started)
-        self._waited_for(future)
+        self._stop_waiting(future)
 
     def _begin(self, exchange: Exchange, started: float) -> None:
         service, header = self._service, exchange.header
@@ -299,24 +289,28 @@ class Connection(asyncio.Protocol):
         future.add_done_callback(done)
 
     def _done(self, exchange: Exchange, started: float, future: asyncio.Future[Answer]) -> None:
-        error = self._why_not(future)
+        error = self._error_of(future)
         if error is not None:
             self._fail(exchange, error, started)
         else:
             self._answer(exchange, future.result(), started)
-        self._waited_for(future)
+        self._stop_waiting(future)
 
-    def _why_not(self, future: asyncio.Future[Any]) -> BaseException | None:
-        """Why it does not go on with what was waited for, if it does not."""
+    def _error_of(self, future: asyncio.Future[Any]) -> BaseException | None:
+        """The error of a finished future, or _Disconnected if the client is gone; None if it can be answered."""
         if future.cancelled():
-            return _Gone() if self._transport is None else asyncio.CancelledError("the handler's wait was cancelled")
+            return (
+                _Disconnected()
+                if self._transport is None
+                else asyncio.CancelledError("the handler's wait was cancelled")
+            )
         error = future.exception()
-        return _Gone() if error is None and self._transport is None else error
+        return _Disconnected() if error is None and self._transport is None else error
 
-    def _waited_for(self, future: asyncio.Future[Any]) -> None:
+    def _stop_waiting(self, future: asyncio.Future[Any]) -> None:
         self._waiting.discard(future)
         if self._transport is not None:
-            self._schedule_turn()
+            self._schedule_round()
         elif not self._waiting:
             self._service.closed(self)
 
@@ -325,16 +319,16 @@ class Connection(asyncio.Protocol):
             exchange.answer(response)
         except Exception as error:
             self._protocol.end()
-            exchange.end("the answer cannot be encoded", "failed")
-            self._log(partial(_logger.error, exc_info=error), "the answer cannot be encoded", exchange)
-        self._protocol.take(exchange, len(exchange.frame))
+            exchange.end("the response cannot be encoded", "failed")
+            self._log(partial(_logger.error, exc_info=error), "the response cannot be encoded", exchange)
+        self._protocol.resize(exchange, len(exchange.frame))
         self._report(exchange, started)
 
     def _fail(self, exchange: Exchange, error: BaseException, started: float) -> None:
-        """End the conversation here: it cannot be read, its handler wishes so or has a bug, or the client has gone."""
+        """Close the connection after a malformed request, Disconnect, a bug in a handler, or a disconnect."""
         self._protocol.end()
-        if isinstance(error, _Gone):
-            exchange.end("the client has gone", "cancelled")
+        if isinstance(error, _Disconnected):
+            exchange.end("the client disconnected", "cancelled")
         elif isinstance(error, MalformedRequest):
             exchange.end(str(error), "malformed")
             self._log(_logger.warning, str(error), exchange)
@@ -349,7 +343,7 @@ class Connection(asyncio.Protocol):
         self._report(exchange, started)
 
     def _send_answers(self) -> None:
-        """Write answers in order, as long as the client reads."""
+        """Write responses in order, while the client reads."""
         while self._writable and self._transport is not None and not self._transport.is_closing():
             frames, ends = self._protocol.frames(_WRITE_BYTES)
             if frames:
@@ -362,7 +356,7 @@ class Connection(asyncio.Protocol):
                 return
 
     def _report(self, exchange: Exchange, started: float) -> None:
-        assert exchange.outcome is not None, "reported once answered"
+        assert exchange.outcome is not None, "only answered requests are reported"
         service, key, version = self._service, exchange.header.api_key, exchange.header.api_version
         api = service.handlers.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
@@ -370,7 +364,7 @@ class Connection(asyncio.Protocol):
         service.on_request(-1 if api is None else key, version, exchange.outcome, service.clock() - started)
 
     def _log(self, log: Callable[..., object], reason: str, exchange: Exchange | None = None) -> None:
-        """The one line about an end: of which connection, why, and at which request if there is one."""
+        """Log why the connection closes, and at which request."""
         about: dict[str, object] = {}
         if exchange is not None and exchange.header.api_key >= 0:
             api = APIS.get(exchange.header.api_key)
@@ -383,16 +377,16 @@ class Connection(asyncio.Protocol):
 
 
 Peer = tuple[str, int] | tuple[str, int, int, int] | None
-"""The name of a client's socket."""
+"""The peer name of a socket."""
 
 
 def host_of(peer: Peer) -> str:
-    """A client's address, as ACLs name hosts; empty where it has none."""
+    """The client's address as in ACLs; empty without one."""
     return normal_host(str(peer[0])) if peer else ""
 
 
 def address_of(peer: Peer) -> str:
-    """A client's host:port, from the name of its socket."""
+    """host:port of the client."""
     if not peer:
         return "unknown"
     host, port = peer[:2]

@@ -1,6 +1,6 @@
-"""Starts a coroutine now instead of in the event loop's next round (what Python 3.12 calls an eager task).
+"""Starts a coroutine immediately instead of in the next round of the event loop (an eager task in Python 3.12).
 
-So requests read together are begun together and in order, and one that needs no waiting costs no task.
+So requests that are read together start together and in order, and one that never waits needs no task.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ T = TypeVar("T")
 
 
 def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T | asyncio.Task[T]:
-    """The result if the coroutine ends without waiting, else a task that carries on from its first wait.
+    """The result if the coroutine returns without waiting, else a task that continues from its first wait.
 
-    Raises what the coroutine raises before its first wait. Up to there it runs in a context of its own but outside of
-    any task.
+    Raises what the coroutine raises before its first wait. Until then it runs in its own context, but in no task.
     """
     context = contextvars.copy_context()
     try:
@@ -30,7 +29,7 @@ def start(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) ->
 
 
 class _Started(Coroutine[Any, Any, T]):
-    """A coroutine that has run up to its first wait; hands that wait to the task that takes over."""
+    """A coroutine that has run up to its first wait, which it passes to the new task."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], waits_for: Any) -> None:
         self._coroutine = coroutine

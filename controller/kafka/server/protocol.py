@@ -1,13 +1,13 @@
-"""One Kafka connection without I/O, after h11's manner: bytes in, requests out; answers in, bytes out.
+"""One Kafka connection without I/O, in the style of h11: bytes in, requests out; responses in, bytes out.
 
     bytes -> receive -> next_exchange -> (a handler) -> Exchange.answer -> next_answered -> bytes
 
-Its rules: a frame is four bytes of size and then so many bytes, within a limit. An ApiVersions request of a version
-that is not spoken is answered in version 0 with error 35 and the versions that are (KIP-511); any other unknown API or
-version, and any frame that cannot be read, ends the conversation. Answers leave in the order of their requests,
-however they are worked on. An end waits its turn too: what was requested before it is still answered.
+A frame is a size of four bytes and that many bytes, within a limit. An ApiVersions request of an unsupported version is
+answered in version 0 with UNSUPPORTED_VERSION and the supported versions (KIP-511). Any other unsupported API or
+version, and any malformed frame, ends the connection, after the responses to earlier requests. Responses are sent in
+the order of requests.
 
-It calls no handler, keeps no time and logs nothing.
+Non-goals: it calls no handlers, has no clock and logs nothing.
 """
 
 from __future__ import annotations
@@ -20,31 +20,30 @@ from typing import Final, Literal, Protocol
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, PassedAnswer, PassedRequest
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, ForwardedResponse
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.machine.errors import ErrorCode
 
 Outcome = Literal[
     "answered", "unanswered", "unsupported", "malformed", "disconnected", "failed", "cancelled", "unauthenticated"
 ]
-"""What became of a request: `unanswered` wanted no answer, `disconnected` is a handler's wish, `failed` its fault,
-`cancelled` means that the client had gone before its answer was ready, and `unauthenticated` that it came before, or
-too long after, a login.
+"""The outcome of a request: `unanswered` has no response, `disconnected` is a handler's Disconnect, `failed` its bug,
+`cancelled` a client that disconnected first, and `unauthenticated` a request without a login or after its expiry.
 """
 
 ELEMENT_BYTES: Final = 100
-"""What an element of an array takes once it is read; on the wire it may be a single byte."""
-READ_AT_ONCE_BYTES_MAX: Final = 16 * 1024
-"""Of a frame: whatever it says, it is read in some milliseconds. Larger ones are for another thread to read."""
+"""Memory of a decoded array element, which may be a single byte on the wire."""
+DECODED_ON_LOOP_BYTES_MAX: Final = 16 * 1024
+"""Frames up to this size are decoded on the event loop, in some milliseconds at most; larger ones in a thread."""
 _SIZE: Final = struct.Struct(">i")
-_UNSUPPORTED_VERSION: Final = 35
 _RAW: Final = RequestHeader(api_key=36, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
-"""Stands for the header that a bare SASL token does not have."""
+"""Replaces the header of a bare SASL token, which has none."""
 _UNREADABLE: Final = RequestHeader(api_key=-1, api_version=-1, correlation_id=-1, client_id=None, body_offset=0)
 
 
 class Exchange:
-    """One request and, in time, its answer or the end of the conversation."""
+    """One request and its response, or the end of the connection."""
 
     __slots__ = ("answered", "bytes_taken", "ends", "frame", "header", "outcome", "request", "unread")
 
@@ -52,17 +51,17 @@ class Exchange:
         self.header = header
         self.request = request
         self.unread: bytes | None = None
-        """The frame of the request, while it is not read: it is so large that reading it would hold up others."""
+        """The frame of a large request that is not decoded yet."""
         self.bytes_taken = bytes_taken
         self.answered = False
         self.frame = b""
-        """The answer's; empty where there is none."""
+        """The frame of the response; empty without one."""
         self.ends: str | None = None
-        """Why the conversation ends here, if it does."""
+        """Why the connection ends after this request; None if it does not."""
         self.outcome: Outcome | None = None
 
     def read(self, frame: bytes, elements_max: int) -> int:
-        """Make the request of its frame; the bytes that it takes from now on. Raises MalformedRequest."""
+        """Decode the request; returns the memory that it takes. Raises MalformedRequest."""
         header = self.header
         self.request, elements = codec.read_request(
             header.api_key, header.api_version, frame, header.body_offset, elements_max
@@ -70,10 +69,10 @@ class Exchange:
         return len(frame) + elements * ELEMENT_BYTES
 
     def answer(self, response: Answer, outcome: Outcome | None = None, version: int | None = None) -> None:
-        """Give the answer, once; in another version than that of the request where one is given.
+        """Set the response, in the version of the request unless `version` is given.
 
-        It is encoded at once, because bytes take less memory than values while they wait for their turn. Raises what
-        its values do not fit; then there is no answer yet.
+        It is encoded immediately, because bytes take less memory than values. Raises if a value does not fit its field;
+        then there is no response yet.
         """
         assert not self.answered, "a request is answered once"
         self.frame = self._encoded(response, version)
@@ -81,7 +80,7 @@ class Exchange:
         self.answered, self.request = True, None
 
     def end(self, reason: str, outcome: Outcome) -> None:
-        """End the conversation here instead of answering."""
+        """End the connection here, without a response."""
         self.ends = reason
         self.answer(NO_RESPONSE, outcome)
 
@@ -89,7 +88,7 @@ class Exchange:
         if response is NO_RESPONSE:
             return b""
         header = self.header
-        if isinstance(response, PassedAnswer):
+        if isinstance(response, ForwardedResponse):
             return _SIZE.pack(len(response.frame)) + response.frame
         if header is _RAW:
             token: bytes = response.token  # type: ignore[attr-defined]
@@ -99,28 +98,28 @@ class Exchange:
 
 
 class Gate(Protocol):
-    """Stands before the requests of a connection until somebody has logged in."""
+    """Authenticates a connection before its requests."""
 
     @property
     def raw(self) -> bool:
-        """Whether the next frame is a bare SASL token (SaslHandshake v0)."""
+        """True if the next frame is a bare SASL token (SaslHandshake v0)."""
         ...
 
     @property
     def frame_bytes_max(self) -> int | None:
-        """How large a frame may be now, if the gate limits it."""
+        """The current limit of a frame, None without one."""
         ...
 
-    def refuses(self, api_key: int) -> str | None:
-        """Why a request for this API may not be read now; None if it may."""
+    def rejection(self, api_key: int) -> str | None:
+        """Why a request for this API is not allowed now; None if it is."""
         ...
 
 
 class ServerProtocol:
-    """The server's side of one conversation.
+    """The server side of a connection.
 
-    `apis` are the APIs and versions taken, `request_bytes_max` is `socket.request.max.bytes`. `gate` is set where
-    clients have to authenticate, and `raw_token` then makes a message of a bare token.
+    `apis` is the listener's table, `request_bytes_max` is `socket.request.max.bytes`. With SASL, `gate` is set, and
+    `raw_token` makes a message of a bare token.
     """
 
     gate: Gate | None = None
@@ -134,22 +133,21 @@ class ServerProtocol:
         self._wanted = 4
         self._exchanges: deque[Exchange] = deque()
         self.bytes_in_flight = 0
-        """What the requests in flight, and their answers, take."""
+        """Memory of requests in flight and their responses."""
         self.ended = False
-        """Whether no more requests will be read."""
+        """True if no more requests are read."""
 
     @property
     def in_flight(self) -> int:
-        """Requests read and not yet taken out by `next_answered`."""
+        """Requests read and not yet removed by `next_answered`."""
         return len(self._exchanges)
 
     @property
     def bytes_held(self) -> int:
-        """What is kept for the client: bytes of frames that are not whole yet, requests, and answers not taken out."""
+        """Bytes buffered for the client: partial frames, requests, and unsent responses."""
         return len(self._buffer) - self._offset + self.bytes_in_flight
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the client."""
         if self.ended:
             return
         if self._offset == len(self._buffer):
@@ -161,29 +159,29 @@ class ServerProtocol:
         self._buffer += data
 
     def end(self) -> None:
-        """Read no more requests; those read are still to be answered."""
+        """Read no more requests; those in flight are still answered."""
         self.ended = True
         self._buffer, self._offset = b"", 0
 
     def has_frame(self) -> bool:
-        """Whether enough bytes are here for `next_exchange` to look at."""
+        """True if `next_exchange` has enough bytes to continue."""
         return len(self._buffer) - self._offset >= self._wanted
 
     def next_exchange(self) -> Exchange | None:
-        """The next request; already answered if the conversation ends with it or no handler is needed for it."""
+        """The next request; already answered if the connection ends with it or no handler is needed."""
         try:
             frame = self._next_frame()
         except MalformedRequest as malformed:
             return self._ending(_UNREADABLE, str(malformed), "malformed", 0)
         return None if frame is None else self._exchange(frame)
 
-    def take(self, exchange: Exchange, bytes_taken: int) -> None:
-        """Note what a request in flight takes from now on."""
+    def resize(self, exchange: Exchange, bytes_taken: int) -> None:
+        """Update the memory of a request in flight."""
         self.bytes_in_flight += bytes_taken - exchange.bytes_taken
         exchange.bytes_taken = bytes_taken
 
     def next_answered(self) -> Exchange | None:
-        """The oldest request, taken out, once it is answered; None while it is not."""
+        """Remove and return the oldest request if it is answered."""
         if not self._exchanges or not self._exchanges[0].answered:
             return None
         exchange = self._exchanges.popleft()
@@ -191,7 +189,7 @@ class ServerProtocol:
         return exchange
 
     def frames(self, bytes_max: int) -> tuple[list[bytes], bool]:
-        """Answers to write now, about so many bytes of them, and whether the conversation ends after them."""
+        """Response frames to write, about `bytes_max` bytes, and True if the connection ends after them."""
         found: list[bytes] = []
         while bytes_max > 0:
             exchange = self.next_answered()
@@ -230,16 +228,16 @@ class ServerProtocol:
             return self._add(Exchange(_RAW, self.raw_token(frame), len(frame)))
         try:
             header = codec.parse_header(frame)
-            refusal = None if gate is None else gate.refuses(header.api_key)
-            if refusal is not None:
-                return self._ending(header, refusal, "unauthenticated", len(frame))
+            rejection = None if gate is None else gate.rejection(header.api_key)
+            if rejection is not None:
+                return self._ending(header, rejection, "unauthenticated", len(frame))
             api = self._apis.get(header.api_key)
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))
             if api.passes:
-                return self._add(Exchange(header, PassedRequest(frame=frame), len(frame)))
+                return self._add(Exchange(header, ForwardedRequest(frame=frame), len(frame)))
             exchange = Exchange(header, None, len(frame))
-            if len(frame) > READ_AT_ONCE_BYTES_MAX:
+            if len(frame) > DECODED_ON_LOOP_BYTES_MAX:
                 exchange.unread = frame
             else:
                 exchange.bytes_taken = exchange.read(frame, api.elements_max)
@@ -252,9 +250,11 @@ class ServerProtocol:
             reason = "unsupported API" if api is None else "unsupported version"
             return self._ending(header, reason, "unsupported", size)
         exchange = self._add(Exchange(header, None, size))
-        spoken = ApiVersion(api_key=header.api_key, min_version=api.min_version, max_version=api.max_version)
+        supported = ApiVersion(api_key=header.api_key, min_version=api.min_version, max_version=api.max_version)
         exchange.answer(
-            ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=(spoken,)), "unsupported", version=0
+            ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=(supported,)),
+            "unsupported",
+            version=0,
         )
         return exchange
 

@@ -1,13 +1,15 @@
-"""What a connection needs to know of its server: the limits of a listener."""
+"""Limits of a listener and of all listeners together, and the interface of a connection's server."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import OnLogin, SaslRules
@@ -15,32 +17,31 @@ from controller.kafka.server.protocol import Outcome
 from controller.kafka.session import SecurityProtocol
 
 OnRequest = Callable[[int, int, Outcome, float], None]
-"""Called for each request: API key, version, outcome, and the seconds from its start until its answer was ready.
+"""Called for each request: API key, version, outcome, and seconds until the response was ready.
 
-Key and version are -1 where they are not spoken here: there are no more of them than the listener's table has, whatever
-clients send before they log in.
+Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
 """
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listener puts up with, with Kafka's names and defaults where Kafka has them."""
+    """Limits of one listener, with Kafka's names and defaults."""
 
     request_bytes_max: int = 4 * 1024 * 1024
-    """`socket.request.max.bytes`; as much may be in flight on one connection."""
+    """`socket.request.max.bytes`; also the limit of bytes in flight on one connection."""
     connections_max: int = 2**31 - 1
     """`max.connections`."""
     held_bytes_max: int = 256 * 1024 * 1024
-    """`queued.max.request.bytes`, of all connections together, answers that are not taken included."""
+    """`queued.max.request.bytes` of all connections together, including unsent responses."""
     idle_ms_max: int = 600_000
     """`connections.max.idle.ms`."""
     requests_in_flight_max: int = 1000
-    """Requests of one connection that are worked on together. Kafka has one; clients send from 5 to any number."""
+    """Concurrent requests of one connection. Kafka has one; clients send 5 or more."""
     authentication_ms_max: int = 30_000
-    """How long a client may take until it has authenticated, the handshake of TLS included."""
+    """Time for the TLS handshake and authentication."""
 
 
 class Service(Protocol):
-    """What a connection needs of its server."""
+    """The server, as its connections use it."""
 
     handlers: Mapping[int, ApiHandler]
     limits: Limits
@@ -52,16 +53,74 @@ class Service(Protocol):
     clock: Callable[[], float]
     loop: asyncio.AbstractEventLoop
     reader: ThreadPoolExecutor
-    """Where large requests are read."""
+    """Decodes large requests."""
 
     def opened(self, connection: Any) -> bool:
-        """Whether there is room for this connection."""
+        """Register a connection; False if there are too many."""
         ...
 
     def holds(self, more: int) -> None:
-        """So many bytes more, or less, are kept for clients."""
+        """Add to the bytes buffered for clients; may be negative."""
         ...
 
     def closed(self, connection: Any) -> None:
-        """The connection is closed and its handlers have ended."""
+        """Unregister a closed connection whose handlers have ended."""
         ...
+
+
+UNLIMITED = 2**31 - 1
+"""Kafka's default of limits on connections."""
+
+_logger = structlog.get_logger(__name__)
+
+
+class ConnectionCounts:
+    """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
+
+    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
+    `total_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
+    """
+
+    def __init__(
+        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, total_max: int = UNLIMITED
+    ) -> None:
+        self.total_max = total_max
+        self._per_ip_max = per_ip_max
+        self._overrides = overrides or {}
+        self._by_host: Counter[str] = Counter()
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @property
+    def is_over(self) -> bool:
+        """True if there are more connections than `total_max`."""
+        return self._total > self.total_max
+
+    def admit(self, host: str, more: int = 0) -> bool:
+        """True if one more client may connect from this address; it counts until `left`. `more` connections are allowed
+        beyond `total_max`."""
+        reason = self._refusal(host, more)
+        if reason is not None:
+            _logger.warning("connection_rejected", reason=reason, peer=host)
+            return False
+        self._by_host[host] += 1
+        self._total += 1
+        return True
+
+    def left(self, host: str) -> None:
+        """An admitted client has disconnected."""
+        self._by_host[host] -= 1
+        self._total -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+    def _refusal(self, host: str, more: int) -> str | None:
+        of_host = self._overrides.get(host, self._per_ip_max)
+        if self._by_host[host] >= of_host:
+            return f"too many connections from one address: max.connections.per.ip allows {of_host}"
+        if self._total >= self.total_max + more:
+            return f"too many connections: the process has file descriptors for {self.total_max} (ulimit -n)"
+        return None

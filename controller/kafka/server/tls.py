@@ -1,6 +1,6 @@
-"""TLS from PEM files: contexts, who a client certificate stands for, and files that change while connections live.
+"""TLS from PEM files: contexts, principals of client certificates, and reloads.
 
-Every connection gets the context of the moment, so a reload concerns new connections and leaves the others alone.
+Every connection uses the current context, so a reload affects new connections only.
 Sessions are not resumed: a client certificate is checked on every connection.
 """
 
@@ -24,7 +24,7 @@ _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "requir
 
 
 class TlsError(Exception):
-    """Files that TLS cannot be had from; the message names the setting, the file and what is wrong."""
+    """Unusable PEM files; the message names the setting, the file and the error."""
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A PEM file with the private key and the certificate, followed by its chain."""
     key_password: str | None = None
     truststore: Path | None = None
-    """A PEM file with the authorities that sign clients' certificates."""
+    """A PEM file with the CAs of client certificates."""
     client_auth: ClientAuth = "none"
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     principal_rules: str = "DEFAULT"
@@ -44,7 +44,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tls:
-    """The TLS of one listener. Made with its files read: raises TlsError."""
+    """The TLS context of one listener. Reads its files: raises TlsError."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self.settings = settings
@@ -52,11 +52,11 @@ class Tls:
         self.context = _context(settings)
 
     def reload(self) -> None:
-        """Read the files again. Raises TlsError, and then nothing changes."""
+        """Read the files again. After TlsError the old context stays."""
         self.context = _context(self.settings)
 
     def principal(self, certificate: bytes | None) -> str:
-        """Whom a client certificate (DER) stands for; nobody in particular without one. Raises NoRuleApplies."""
+        """The principal of a client certificate (DER); ANONYMOUS without one. Raises NoRuleApplies."""
         if certificate is None:
             return ANONYMOUS
         subject = x509.load_der_x509_certificate(certificate).subject
@@ -77,7 +77,9 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.client_auth == "none":
         return context
     if settings.truststore is None:
-        raise TlsError(f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location: whom to trust")
+        raise TlsError(
+            f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location, the CAs of client certificates"
+        )
     try:
         context.load_verify_locations(settings.truststore)
     except OSError as error:
@@ -102,8 +104,6 @@ def _wrong_file(error: OSError) -> str:
     return f"cannot be read: {error.strerror or error}"
 
 
-# Names.
-
 _SHORT: Final = {
     NameOID.COMMON_NAME: "CN",
     NameOID.COUNTRY_NAME: "C",
@@ -115,11 +115,11 @@ _SHORT: Final = {
     NameOID.DOMAIN_COMPONENT: "DC",
     NameOID.USER_ID: "UID",
 }
-"""The attributes that RFC 2253 has names for."""
+"""Attribute names of RFC 2253."""
 
 
 def distinguished_name(name: x509.Name) -> str:
-    """A name as Java writes it in RFC 2253's form, which Kafka's principals and mapping rules are about."""
+    """A name in RFC 2253 form as Java writes it, the input of Kafka's mapping rules."""
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(name.rdns))
 
 
@@ -142,7 +142,7 @@ def _escaped(value: str) -> str:
 
 
 class NoRuleApplies(Exception):
-    """No rule of `ssl.principal.mapping.rules` makes a principal of a certificate's name."""
+    """No rule of `ssl.principal.mapping.rules` matches a certificate's name."""
 
 
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)"
@@ -150,7 +150,7 @@ _RULES: Final = re.compile(rf"\s*(?:{_RULE})\s*(?:,\s*|$)")
 
 
 class PrincipalRules:
-    """`ssl.principal.mapping.rules` (KIP-371). Raises ValueError for what is not a list of rules."""
+    """`ssl.principal.mapping.rules` (KIP-371). Raises ValueError for invalid rules."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[tuple[Pattern | None, str, str]] = []
@@ -164,7 +164,7 @@ class PrincipalRules:
             at = found.end()
 
     def name_of(self, distinguished: str) -> str:
-        """The name that the first rule that applies makes of a distinguished name. Raises NoRuleApplies."""
+        """The name according to the first matching rule. Raises NoRuleApplies."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished
@@ -183,7 +183,7 @@ def _pattern(text: str) -> Pattern:
 
 
 def _replaced(groups: tuple[str, ...], replacement: str) -> str:
-    """Java's replacement: `$1` is a group if there is one, `\\x` is x, and all else itself."""
+    """Java's replacement: `$1` is a group, if it exists, and `\\x` is x."""
 
     def part(match: re.Match[str]) -> str:
         if match[1] is not None:

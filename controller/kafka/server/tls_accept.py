@@ -1,7 +1,7 @@
-"""The handshake of TLS on a connection that was just accepted, before anything of the protocol inside: Kafka's or HTTP.
+"""The TLS handshake on an accepted connection, for Kafka and HTTP.
 
-Each handshake takes the listener's context of the moment, is bounded in time and counts as a connection. One that fails
-costs a log line.
+Each handshake uses the current context of the listener, has a time limit and counts as a connection. A failed one is
+logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _logger = structlog.get_logger(__name__)
 
 
 class TlsService(Protocol):
-    """What an accepted connection needs of its server."""
+    """The server, as handshakes use it."""
 
     tls: Tls | None
     listener: str
@@ -28,19 +28,19 @@ class TlsService(Protocol):
 
     @property
     def handshake_s_max(self) -> float:
-        """How long a handshake may take."""
+        """Time limit of a handshake."""
         ...
 
     def greets(self, principal: str) -> asyncio.Protocol:
-        """What speaks with a client from here on; `principal` is who the client is by its certificate."""
+        """The protocol for a client after its handshake; `principal` is from its certificate."""
         ...
 
     def shakes_hands(self, handshake: TlsAccept) -> bool:
-        """Whether there is room for this handshake."""
+        """Register a handshake; False if there are too many connections."""
         ...
 
     def handshake_ended(self, handshake: TlsAccept) -> None:
-        """A handshake that there was room for has ended, one way or the other."""
+        """Unregister a handshake, failed or not."""
         ...
 
 
@@ -55,25 +55,23 @@ class TlsAccept(asyncio.Protocol):
         self.host = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake, or turn away when there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer, self.host = address_of(peer), host_of(peer)
         if not self._service.shakes_hands(self):
             self._transport.abort()
             return
-        # At once, because uvloop reads as soon as this returns: by then TLS must be there to take what is read.
-        started = eager.start(self._shake_hands(self._transport), self._service.loop)
+        # Eagerly: uvloop reads as soon as this returns, and TLS must already be set up.
+        started = eager.start(self._handshake(self._transport), self._service.loop)
         self._task = started if isinstance(started, asyncio.Task) else None
 
     def abort(self) -> None:
-        """Close at once."""
         if self._task is not None:
             self._task.cancel()
         if self._transport is not None:
             self._transport.abort()
 
-    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+    async def _handshake(self, transport: asyncio.Transport) -> None:
         service = self._service
         assert service.tls is not None, "the listener speaks TLS"
         early = _Early()
@@ -106,7 +104,7 @@ class TlsAccept(asyncio.Protocol):
 
 
 class _Early(asyncio.Protocol):
-    """Keeps what a client sends right behind its handshake, for the little while until somebody listens."""
+    """Buffers what a client sends right after its handshake, until the connection takes over."""
 
     def __init__(self) -> None:
         self._data: list[bytes] = []
@@ -114,20 +112,16 @@ class _Early(asyncio.Protocol):
         self.lost = False
 
     def data_received(self, data: bytes) -> None:
-        """Buffer it until `hand_over`."""
         self._data.append(bytes(data))
 
     def eof_received(self) -> bool | None:
-        """The client sends nothing more."""
         self._ended = True
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
         self.lost = True
 
     def hand_over(self, connection: asyncio.Protocol) -> None:
-        """Hand the connection what came."""
         if self.lost:
             connection.connection_lost(None)
         elif self._data:
@@ -135,9 +129,9 @@ class _Early(asyncio.Protocol):
 
 
 def _why(error: BaseException) -> str:
-    """Why a handshake failed, as OpenSSL calls it."""
+    """OpenSSL's reason of a failed handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the client's certificate is not accepted: {error.verify_message}"
+        return f"the client's certificate was rejected: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:
         return str(error.reason).lower().replace("_", " ")
     return str(error) or type(error).__name__

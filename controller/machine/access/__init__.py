@@ -1,1 +1,1 @@
-"""Deciding on access control entries, logins and quotas."""
+"""ACLs, SCRAM credentials and quotas."""

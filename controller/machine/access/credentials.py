@@ -1,10 +1,10 @@
-"""Deciding on SCRAM credentials (RFC 5802, KIP-554): who can log in with a password that nobody here knows.
+"""Decides on SCRAM credentials (RFC 5802, KIP-554).
 
-Constraints: a password never gets here. The shell derives the stored key and the server key from what the client
-salted, and only those are on the command and in the log. Permission was checked before.
+Constraints: passwords never get here. The shell derives the stored key and the server key from the client's salted
+password, and only these are on the command and in the log. Permission was checked before.
 
-Method: Kafka's rules, code for code (`ScramControlManager`). A user named twice in one request has none of its changes
-made, while other users' are.
+Method: Kafka's rules and codes (`ScramControlManager`). If a request names a user twice, none of that user's changes
+are made; those of other users are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from controller.machine.access.pieces import changed
+from controller.machine.access.bucket_map import changed
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramRemoval, ScramUpsert
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, ScramCredential, State
@@ -36,7 +36,7 @@ _FINE = Detail()
 
 
 def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decision:
-    """Remove and set credentials; a detail for each of the removals, then for each of the upserts."""
+    """Removes and sets credentials. The answer has a detail for each removal, then for each upsert."""
     changes: tuple[_Change, ...] = (*command.removals, *command.upserts)
     outcomes: dict[str, Detail] = {}
     for change in changes:
@@ -51,7 +51,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
 
 
 def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
-    """Of several secrets that are drawn at once, by gateways that start together, the first counts."""
+    """The first secret is kept, because several gateways may draw one at the same time."""
     return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 
@@ -87,7 +87,7 @@ def _event(command: AlterUserScramCredentials, change: _Change) -> ScramCredenti
 
 
 def apply_credential(cluster: Cluster, event: ScramCredentialSet | ScramCredentialRemoved) -> Cluster:
-    """The cluster after a change of a credential; a removal is of one that is there."""
+    """Returns the cluster after a credential event."""
     key = event.user, event.mechanism
     if isinstance(event, ScramCredentialRemoved):
         credential = None

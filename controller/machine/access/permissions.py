@@ -1,45 +1,44 @@
-"""Deciding on access control entries: CreateAcls and DeleteAcls (KIP-140, KIP-290), as Kafka's AclControlManager does;
-and recording refusals that were counted.
+"""Decides on CreateAcls and DeleteAcls (KIP-140, KIP-290), like Kafka's AclControlManager, and records counted
+refusals.
 
-Who may change entries is checked before: a command is only made for somebody who may alter the cluster.
+Permission was checked before: a command is only made for a principal that may alter the cluster.
 """
 
 from __future__ import annotations
 
-from controller.machine import acls as codes
-from controller.machine.access.cidr import address_range, is_range
-from controller.machine.acls import Acls
+from controller.machine.access import acls as codes
+from controller.machine.access.acls import Acls, address_range, is_range
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.decision import NOTHING, Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from events.access import Acl, AclsCreated, AclsDeleted
 
 CLUSTER_NAME = "kafka-cluster"
-"""The name of the one cluster resource, as Kafka has it."""
+"""Kafka's name of the only cluster resource."""
 CHANGES_PER_REQUEST_MAX = 10_000
-"""Kafka's bound on the records of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""Kafka's limit on the records of a request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 
 RANGES_SINCE = 32
-"""4.4-IV1: the level of metadata.version from which on the host of an entry may be a range of addresses (KIP-1276)."""
+"""The metadata.version (4.4-IV1) from which the host of an ACL may be an address range (KIP-1276)."""
 RESOURCE_TYPES = range(codes.TOPIC, codes.USER + 1)
 OPERATIONS = range(codes.ALL, codes.TWO_PHASE_COMMIT + 1)
 
 
 def create_acls(state: State, command: CreateAcls) -> Decision:
-    """Each entry that is well formed holds from here on; one that did already is created as well as any."""
+    """Creates the valid ACLs. Creating an existing ACL succeeds without an event."""
     if len(command.acls) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "create")
     held, level = state.cluster.acls, state.cluster.feature("metadata.version")
-    has_ranges = level == 0 or level >= RANGES_SINCE  # simulated brokers, and those of a cluster, have no level here
+    has_ranges = level == 0 or level >= RANGES_SINCE  # only KRaft brokers have a level
     details = tuple(_wrong_with(acl) or _wrong_with_host(acl.host, has_ranges) or Detail() for acl in command.acls)
     new = {acl for acl, detail in zip(command.acls, details, strict=True) if not detail.code and acl not in held}
     return _decided(command, details, tuple(sorted(new)))
 
 
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
-    """The entries that the filters find hold no more; each filter is answered with all that it found."""
+    """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
     details = tuple(_found(held, each) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
@@ -49,7 +48,6 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
 
 
 def record_refusals(state: State, command: RecordRefusals) -> Decision:
-    """One event for each group of refusals that were only counted."""
     return Decision(command.refusals) if command.refusals else NOTHING
 
 
@@ -72,7 +70,7 @@ def _found(held: Acls, wanted: AclFilter) -> Detail:
 
 
 def _wrong_with(acl: Acl) -> Detail | None:
-    """What is wrong with an entry that is to be created, in Kafka's words where Kafka refuses it too."""
+    """The error of an invalid ACL, with Kafka's message where Kafka refuses it too."""
     if acl.resource_type not in RESOURCE_TYPES:
         return _invalid(f"Invalid resourceType {_any_or_unknown(acl.resource_type)}")
     if acl.resource_type == codes.CLUSTER and acl.name != CLUSTER_NAME:
@@ -86,7 +84,7 @@ def _wrong_with(acl: Acl) -> Detail | None:
     if acl.permission not in (codes.DENY, codes.ALLOW):
         return _invalid(f"Invalid permissionType {_any_or_unknown(acl.permission)}")
     if not all(acl.principal.partition(":")):
-        # Kafka takes such an entry, and from then on fails every request that comes across it.
+        # Kafka accepts such an ACL, and then fails every request that evaluates it.
         return _invalid(f"Invalid principal {acl.principal!r}: it must be TYPE:NAME, such as User:alice or User:*")
     return None
 

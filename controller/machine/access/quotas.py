@@ -1,6 +1,6 @@
-"""Deciding on client quotas (KIP-546, KIP-599, KIP-612), as Kafka's ClientQuotaControlManager does.
+"""Decides on client quotas (KIP-546, KIP-599, KIP-612), like Kafka's ClientQuotaControlManager.
 
-All quotas that Kafka knows are kept and shown; which of them is enforced where is not this module's matter.
+All quotas of Kafka are stored and described. Enforcing them is not this module's task.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Final
 
+from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
-from controller.machine.commands.base import NO_TOPIC
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, TopicCommand
 from controller.machine.decision import Answer, Decision, Detail, topic_named
 from controller.machine.errors import ErrorCode
@@ -21,7 +21,7 @@ from events.access import QuotaEntity, QuotasChanged
 from events.catalog import PartitionsAdded, TopicCreated
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-"""The types of entities."""
+"""Entity types."""
 MUTATION_RATE: Final = "controller_mutation_rate"
 """Partitions created and deleted per second (KIP-599)."""
 
@@ -33,17 +33,17 @@ _USER_KEYS: Mapping[str, int | None] = {
     "request_percentage": None,
     MUTATION_RATE: None,
 }
-"""The keys of users and client ids with the largest value where only whole numbers are allowed."""
+"""Quota keys of users and client ids, with the largest value of those that must be whole numbers."""
 _IP_KEYS: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 
 
 def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
-    """Change the quotas of each entity for itself; an entity that is named twice is refused, as in Kafka."""
+    """Changes the quotas of each entity independently. An entity that is named twice is refused, as in Kafka."""
     details: list[Detail] = []
     events: list[QuotasChanged] = []
     seen: set[QuotaEntity] = set()
     for alteration in command.alterations:
-        entity = sorted_entity(alteration.entity)
+        entity = canonical_entity(alteration.entity)
         wrong = _twice(entity, seen, alteration) or _wrong_with_entity(alteration.entity)
         wrong = wrong or _wrong_with_values(entity, alteration)
         details.append(Detail(int(ErrorCode.INVALID_REQUEST), wrong) if wrong else Detail())
@@ -56,9 +56,9 @@ def alter_client_quotas(state: State, command: AlterClientQuotas) -> Decision:
 
 
 def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
-    """How many partitions a decision on a command creates or deletes, or would in a dry run; that is what a mutation
-    quota counts."""
-    if decision.refusal is not None or decision.consult:
+    """Returns the number of partitions that a decision creates or deletes, or would in a dry run. Mutation quotas count
+    them."""
+    if decision.refusal is not None or decision.needs_approval:
         return 0
     for event in decision.events:
         if isinstance(event, TopicCreated | PartitionsAdded):
@@ -70,13 +70,13 @@ def mutations(state: State, command: TopicCommand, decision: Decision) -> int:
     return count - (len(before.partitions) if before is not None else 0)
 
 
-def sorted_entity(entity: QuotaEntity) -> QuotaEntity:
-    """An entity in the one order in which it is kept."""
+def canonical_entity(entity: QuotaEntity) -> QuotaEntity:
+    """Returns the entity with its parts sorted."""
     return tuple(sorted(entity, key=lambda part: (part[0], part[1] or "")))
 
 
 def after_quotas(values: tuple[tuple[str, float], ...], event: QuotasChanged) -> tuple[tuple[str, float], ...]:
-    """The quotas of an entity after an event; empty where it has none any more. Sorted by key."""
+    """Returns the quotas of an entity after an event, sorted by key."""
     kept = {key: value for key, value in values if key not in event.removed}
     return tuple(sorted({**kept, **dict(event.values)}.items()))
 
@@ -108,7 +108,7 @@ def _wrong_with_entity(entity: QuotaEntity) -> str:
         if kind == IP and len(entity) > 1:
             return "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         if kind == IP and name is not None and not _IP.fullmatch(name):
-            return f"{name} is not a valid IP; names of hosts are not looked up."
+            return f"{name} is not a valid IP; host names are not resolved."
     return ""
 
 
@@ -123,7 +123,7 @@ def _wrong_with_values(entity: QuotaEntity, alteration: QuotaAlteration) -> str:
 
 def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) -> str:
     if key not in keys:
-        return f"Invalid configuration key {key}; known are {', '.join(sorted(keys))}"
+        return f"Invalid configuration key {key}; allowed: {', '.join(sorted(keys))}"
     if not isfinite(value):
         return f"Quota {key} must be a finite number"
     if value <= 0:
@@ -131,7 +131,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
     largest = keys[key]
     if largest is None:
         return ""
-    if value > float(largest):  # as in Java: who writes Long.MAX_VALUE, for no limit, sends the double next to it
+    if value > float(largest):  # as in Java: Long.MAX_VALUE (no limit) is sent as the nearest double
         return f"Proposed value for {key} is too large for {'an INT' if largest == _INT_MAX else 'a LONG'}."
     return f"{key} cannot be a fractional value." if abs(value % 1.0) > 1e-6 else ""
 
@@ -139,7 +139,7 @@ def _wrong_with_value(keys: Mapping[str, int | None], key: str, value: float) ->
 def _changes(
     held: tuple[tuple[str, float], ...], entity: QuotaEntity, alteration: QuotaAlteration, command: AlterClientQuotas
 ) -> QuotasChanged | None:
-    """The event for what an alteration changes, None where that is nothing."""
+    """Returns the event, or None if nothing changes."""
     before = dict(held)
     ops = sorted(alteration.ops, key=lambda op: op[0])
     values = tuple((key, value) for key, value in ops if value is not None and before.get(key) != value)

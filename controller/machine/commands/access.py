@@ -1,18 +1,18 @@
-"""Commands about who comes in and who may do what: access control entries, quotas, SCRAM credentials."""
+"""Commands for ACLs, quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import NO_TOPIC, Command
-from events.access import Acl, AsksRefused, QuotaEntity
+from controller.machine.commands import NO_TOPIC, Command
+from events.access import Acl, QuotaEntity, RequestsRefused
 from events.names import TopicName
 
 
 class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of a client's requests that concern no topic: one command a request, answered with details.
+    """Base of client requests that are not about a topic: one command per request, answered with details.
 
-    Who lacks permission is turned away before there is a command.
+    Permission is checked before the command is made.
     """
 
     principal: str = "User:ANONYMOUS"
@@ -22,20 +22,19 @@ class ClusterCommand(Command, frozen=True, kw_only=True, gc=False):
 
     @property
     def topic(self) -> TopicName:
-        """`NO_TOPIC`."""
         return NO_TOPIC
 
 
 class CreateAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Let these access control entries hold; what is wrong with one is answered for it alone."""
+    """Create ACLs; each invalid ACL is answered separately."""
 
     acls: tuple[Acl, ...]
 
 
 class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which access control entries are meant, in Kafka's codes: 1 is any of a kind, None any name.
+    """A filter of ACLs, in Kafka's codes: 1 means any, a None name any name.
 
-    With `pattern_type` 2 (match) a name stands for all patterns that cover the resource of this name (KIP-290).
+    With `pattern_type` 2 (match) a name matches all patterns that cover the resource with this name (KIP-290).
     """
 
     resource_type: int = 1
@@ -48,20 +47,20 @@ class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DeleteAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Let the access control entries that any of these filters finds hold no more."""
+    """Delete the ACLs that match any of these filters."""
 
     filters: tuple[AclFilter, ...]
 
 
 class QuotaAlteration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Changes of the quotas of one entity: key and value, None to remove the key. `entity` as the client wrote it."""
+    """Quota changes of one entity; None removes a key. `entity` is as the client wrote it."""
 
     entity: QuotaEntity
     ops: tuple[tuple[str, float | None], ...]
 
 
 class AlterClientQuotas(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Change quotas (KIP-546), each entity for itself."""
+    """Change quotas (KIP-546), each entity independently."""
 
     alterations: tuple[QuotaAlteration, ...]
     validate_only: bool = False
@@ -89,14 +88,14 @@ class ScramUpsert(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class AlterUserScramCredentials(ClusterCommand, frozen=True, kw_only=True, gc=False):
-    """Remove and set SCRAM credentials (KIP-554), each user for itself."""
+    """Remove and set SCRAM credentials (KIP-554), each user independently."""
 
     removals: tuple[ScramRemoval, ...] = ()
     upserts: tuple[ScramUpsert, ...] = ()
 
 
 class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
-    """Make up what logins of unknown users are shown from this, unless there is such a secret already."""
+    """Set the secret from which fake credentials of unknown users are derived, unless there is one."""
 
     secret: bytes
 
@@ -105,6 +104,6 @@ class DrawLoginSecret(Command, frozen=True, kw_only=True, gc=False):
 
 
 class RecordRefusals(Command, frozen=True, kw_only=True, gc=False):
-    """Record refusals that were only counted until now."""
+    """Record refusals that were only counted so far."""
 
-    refusals: tuple[AsksRefused, ...]
+    refusals: tuple[RequestsRefused, ...]

@@ -1,16 +1,16 @@
-"""What is observed of a Kafka cluster that carries decisions out."""
+"""Observations of the target cluster."""
 
 from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands.base import Command
+from controller.machine.commands import Command
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName
 
 
-class SeenPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition as a cluster's metadata shows it; `leader` is -1 when there is none."""
+class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A partition in the cluster's metadata. `leader` is -1 if there is none."""
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -19,23 +19,23 @@ class SeenPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster that carries decisions out has a topic so.
+    """The target cluster has this topic.
 
-    `configs` are the explicit ones, None where they were not looked at. `known` is what was known of the topic when it
-    was looked at, its partition count and configs, None if there was no such topic: where that has changed since, the
-    look is out of date and changes nothing.
+    `configs` are its explicit configs; None if they were not fetched. `known` is what was known of the topic at the
+    time, its partition count and configs; None if there was no such topic. If that has changed since, the observation
+    is stale and is ignored.
     """
 
     topic: TopicName
     topic_id: TopicId
-    partitions: tuple[SeenPartition, ...]
+    partitions: tuple[ObservedPartition, ...]
     configs: Configs | None = None
     known: tuple[int, Configs] | None = None
     reason: str = ""
 
 
 class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster that carries decisions out no longer has the topic of this id, though nobody requested that here."""
+    """The target cluster no longer has the topic with this id, although nobody deleted it here."""
 
     topic: TopicName
     topic_id: TopicId
@@ -43,7 +43,7 @@ class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
 
 
 class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster refused to create a topic that was decided on. `topic_id` is the id that the decision gave it."""
+    """The target cluster refused to create a topic. `topic_id` is the id from the decision."""
 
     topic: TopicName
     topic_id: TopicId
@@ -52,7 +52,7 @@ class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
 
 
 class FinishChange(Command, frozen=True, kw_only=True, gc=False):
-    """The cluster carried out the change that `request_id` decided for a topic, or refused to (`error_code`)."""
+    """The target cluster carried out the change of `request_id`, or refused it with `error_code`."""
 
     topic: TopicName
     error_code: int = 0

@@ -1,43 +1,40 @@
-"""What may be requested of the machine, or observed by it.
+"""Commands for topics, brokers, partitions, configs and settings.
 
-Commands are imperative. All that the machine must not find out by itself (the time, request ids, topic ids, the
-authorizer's and the policies' answers) is stamped on them by the shell, so that the same command on the same state
-always leads to the same decision.
+The shell stamps commands with everything that the machine must not find out itself: the time, request ids, topic ids,
+the result of authorization, the verdict of policies. So the same command on the same state always leads to the same
+decision.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import access, cluster
-from controller.machine.commands.base import NO_TOPIC, Command
+from controller.machine.commands import NO_TOPIC, Command, access, cluster
 from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 
 AUTO_CREATION = "Metadata"
-"""The API through which a client has a missing topic created (KIP-361)."""
+"""The API through which clients create missing topics automatically (KIP-361)."""
 LATEST_CREATE_TOPICS = 7
-"""The newest CreateTopics version: requests that do not come through CreateTopics follow its rules."""
+"""The newest CreateTopics version. Creates through other APIs follow its rules."""
 
 
-class Clearance(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the cluster that carries decisions out said of a command when it was tried there without effect: 0, or the
-    error code and message with which it would refuse."""
+class DryRunResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The result of a dry run at the target cluster: its error code and message; code 0 means success."""
 
     error_code: int = 0
     message: str = ""
 
 
 class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of a client's requests: by whom, about which topic, through what.
+    """Base of client requests about a topic.
 
-    `api` is Kafka's name of the request, `Metadata` for an auto-creation, or `HTTP`; `api_version` its
-    version. `denied` is the error code of the authorizer, 0 when it allows it. `duplicate` says that the request named
-    the topic more than once; it is put once all the same. `validate_only` runs all the checks and changes
-    nothing (KIP-108). `clearance` is what the cluster says that carries decisions out, None while it was not asked, or
-    where there is none. `throttle_ms` above 0 says for how long the requester's mutation quota is exhausted (KIP-599).
-    `host` is the client's address.
+    `api` is Kafka's name of the request, `Metadata` for an automatic creation, or `HTTP`. `denied` is the authorizer's
+    error code, or 0. `duplicate` is set if the request names the topic more than once; it is submitted once.
+    `validate_only` checks the command without changes (KIP-108). `dry_run` is None until the target cluster has
+    answered, or if there is none. `throttle_ms` is the remaining throttle time of an exhausted mutation quota
+    (KIP-599). `host` is the client's address.
     """
 
     topic: TopicName
@@ -48,16 +45,16 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
     denied: int = 0
     duplicate: bool = False
     validate_only: bool = False
-    clearance: Clearance | None = None
+    dry_run: DryRunResult | None = None
     throttle_ms: int = 0
     host: str = ""
 
 
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Create one topic (KIP-4). Counts of -1 ask for the cluster's defaults, or stand beside `assignments`.
+    """Create a topic (KIP-4). Counts of -1 mean the defaults, or are used with `assignments`.
 
-    `topic_id` is the id that the topic gets if it is created. `timeout_ms` is how long the client waits for the topic
-    to be complete. `verdict` is what the policies said, None while they were not asked.
+    `topic_id` is the id of the new topic. `timeout_ms` is how long the client waits until the topic is complete.
+    `verdict` is None until the policies have been asked.
     """
 
     topic_id: TopicId
@@ -70,40 +67,38 @@ class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
 
 
 class CreatePartitions(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Raise a topic's partition count to `count` (KIP-195); `assignments` holds the replicas of each new partition."""
+    """Raise the partition count to `count` (KIP-195). `assignments` has the replicas of each new partition."""
 
     count: int
     assignments: tuple[tuple[BrokerId, ...], ...] | None = None
 
 
 class DeleteTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Delete a topic; with `topic_id` only if it still is the topic of that id (KIP-516)."""
+    """Delete a topic; with `topic_id` only if the topic has this id (KIP-516)."""
 
     topic_id: TopicId | None = None
 
 
 class AlterTopicConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Change a topic's explicit configs: by steps (`incremental`, KIP-339), or replacing them all."""
+    """Change the explicit configs of a topic, incrementally (KIP-339) or by replacing all."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool = True
 
 
 class MembershipCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of how brokers come, live and go, and of the features that they share.
+    """Base of commands about the registration of brokers and their features.
 
-    What concerns a real broker is answered, under the empty name, with the machine's epoch of the broker as `number`;
-    nobody waits for the others.
+    Commands of KRaft brokers are answered with the broker epoch in `number`. Others get no answer.
     """
 
     @property
     def topic(self) -> TopicName:
-        """None: answers to it are filed under the empty name."""
         return NO_TOPIC
 
 
 class RegisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """A broker, or a new incarnation of it, reports in (KIP-631)."""
+    """A broker registers, perhaps with a new incarnation id (KIP-631)."""
 
     broker_id: BrokerId
     incarnation: str
@@ -113,50 +108,50 @@ class RegisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
 
 
 class UnregisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """Forget a broker that will not return (KIP-746)."""
+    """Unregister a broker that will not return (KIP-746)."""
 
     broker_id: BrokerId
     reason: str
 
 
 class FenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """A broker is gone, or leaves."""
+    """A broker has failed or shut down."""
 
     broker_id: BrokerId
     reason: str
     broker_epoch: int | None = None
-    """Of which registration; None for whichever there is."""
+    """None means the current registration."""
 
 
 class UnfenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """A broker has caught up with the log and may lead."""
+    """A broker has caught up with the metadata log and may lead."""
 
     broker_id: BrokerId
     reason: str
     broker_epoch: int | None = None
-    """Of which registration; None for whichever there is."""
+    """None means the current registration."""
 
 
 class BeginShutdown(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """A live broker wants to leave in order: its leaderships are to move before it goes (KIP-841)."""
+    """A live broker starts a controlled shutdown; its leaderships move first (KIP-841)."""
 
     broker_id: BrokerId
     broker_epoch: int | None = None
-    """Of which registration; None for whichever there is."""
+    """None means the current registration."""
 
 
 class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """The log directories of a broker that are online (KIP-858), and those that are cordoned (KIP-1066)."""
+    """The online log directories of a broker (KIP-858), and the cordoned ones (KIP-1066)."""
 
     broker_id: BrokerId
     log_dirs: tuple[bytes, ...]
     cordoned: tuple[bytes, ...] = ()
     broker_epoch: int | None = None
-    """Of which registration; None for whichever there is."""
+    """None means the current registration."""
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
-    """The controller of real brokers starts, at this place. Levels of features are set with it where none are yet."""
+    """The controller of KRaft brokers starts to lead, at this address. `features` are set if there are none yet."""
 
     node_id: int
     kraft_version: int
@@ -165,50 +160,49 @@ class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
     directory_id: bytes
     features: tuple[tuple[str, int], ...]
     epoch_min: int = 0
-    """The epoch is this or a higher one."""
+    """A lower bound of the new epoch."""
     priority: int = 0
 
 
 class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):
-    """The finalized features are these, all of them; who puts it has checked that every broker supports them."""
+    """Finalize these features, replacing all. The sender has checked that all brokers support them."""
 
     features: tuple[tuple[str, int], ...]
     reason: str
 
 
 class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
-    """Base of what concerns topics: all their partitions, or a `span` of each. A worker of an earlier release takes
-    all of them, which costs time and changes nothing else."""
+    """Base of commands about topics: all partitions, or a `span` of each topic."""
 
     topics: tuple[TopicName, ...]
     span: Span | None = None
 
 
-class ReviewTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
-    """Look again at these topics with the brokers that are live now: leaders, in-sync sets, placeholders, readiness.
+class ReconcileTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
+    """Bring topics in line with the live brokers: leaders, ISRs, placeholders, readiness.
 
-    Broker events concern every topic. To keep one decision small the shell sends the topics in slices; which slices is
-    of no consequence, because a review is a function of the state alone and a second one changes nothing.
+    A broker event concerns every topic. The shell sends topics in slices to keep each decision small. The choice of
+    slices does not matter, because the result only depends on the state, and repeating it changes nothing.
     """
 
 
 class IsrReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The in-sync set of one partition as its leader sees it, with the epochs that it knew (KIP-497)."""
+    """The ISR of a partition as its leader sees it, with the epochs known to the leader (KIP-497)."""
 
     partition: int
     isr: tuple[BrokerId, ...]
     leader_epoch: int
     partition_epoch: int
     recovering: bool = False
-    """Whether the leader still recovers from an unclean election (KIP-704)."""
+    """True while the leader recovers from an unclean election (KIP-704)."""
     broker_epochs: tuple[int, ...] = ()
-    """The epochs of the members of `isr` as the leader knows them, -1 where it does not (KIP-903)."""
+    """Broker epochs of the members of `isr`; -1 if the leader does not know them (KIP-903)."""
 
 
 class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
-    """A leader reports the in-sync sets of partitions of a topic (KIP-497). Reports with old epochs change nothing.
+    """A leader reports ISRs of partitions of a topic (KIP-497). Reports with old epochs change nothing.
 
-    A real broker gives its `broker_epoch` and the id of the topic, and is answered.
+    A KRaft broker sends its `broker_epoch` and the topic id, and gets an answer.
     """
 
     topic: TopicName
@@ -219,7 +213,7 @@ class AlterPartition(Command, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerCommand(Command, frozen=True, kw_only=True, gc=False):
-    """Base of what else a real broker requests. Refused with STALE_BROKER_EPOCH if it is not the broker's epoch."""
+    """Base of other requests of KRaft brokers. A wrong broker epoch is refused with STALE_BROKER_EPOCH."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -227,7 +221,7 @@ class BrokerCommand(Command, frozen=True, kw_only=True, gc=False):
 
 
 class AssignDirectories(BrokerCommand, frozen=True, kw_only=True, gc=False):
-    """A broker reports in which log directories its replicas of a topic lie: partition and directory id (KIP-858)."""
+    """A broker reports the log directories of its replicas: partition and directory id (KIP-858)."""
 
     topic_id: TopicId
     directories: tuple[tuple[int, bytes], ...]
@@ -238,34 +232,35 @@ class AllocateProducerIds(BrokerCommand, frozen=True, kw_only=True, gc=False):
 
 
 class ElectLeaders(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Elect the preferred leaders of a topic's partitions, or (`unclean`) any for those without one (KIP-460)."""
+    """Elect the preferred leaders of partitions, or with `unclean` any replica for partitions without a leader
+    (KIP-460)."""
 
     partitions: tuple[int, ...]
     unclean: bool = False
 
 
 class BalanceLeaders(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
-    """Give the leadership of these topics' partitions back to the preferred replicas that are in sync."""
+    """Move leadership back to preferred replicas that are in sync."""
 
 
 class Reassignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The replicas that a partition is to have; None ends the reassignment under way (KIP-455)."""
+    """The new replicas of a partition; None cancels the reassignment in progress (KIP-455)."""
 
     partition: int
     replicas: tuple[BrokerId, ...] | None
 
 
 class ReassignPartitions(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Move partitions of a topic to other replicas (KIP-455); `other_factors` allows to change how many they are."""
+    """Move partitions to other replicas (KIP-455). `other_factors` allows another replication factor."""
 
     reassignments: tuple[Reassignment, ...]
     other_factors: bool = True
 
 
 class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Change the dynamic configs of a broker, of all, of a group or of a subscription to client metrics.
+    """Change dynamic configs of a broker, of all brokers, of a group or of a client metrics subscription.
 
-    `topic` is only the name under which the answer is found; `kind` and `name` are as in `ResourceConfigsChanged`.
+    `topic` only identifies the answer; `kind` and `name` are as in `ResourceConfigsChanged`.
     """
 
     kind: int
@@ -275,9 +270,9 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
 
 
 class CopyBrokerConfigs(Command, frozen=True, kw_only=True, gc=False):
-    """The dynamic configs of brokers are these, by name, and no others: so they were decided in another partition.
+    """Replace the dynamic configs of all brokers by those decided in another partition.
 
-    Where topics are decided in several partitions, each of them needs what all topics go by.
+    With several partitions of topics, each of them needs the same broker configs.
     """
 
     configs: tuple[tuple[str, Configs], ...]
@@ -286,8 +281,7 @@ class CopyBrokerConfigs(Command, frozen=True, kw_only=True, gc=False):
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
     """Brokers have applied the log up to and including `offset`.
 
-    They confirmed before all up to and including `after`: topics created until then need no second look, however many
-    of them wait for another broker.
+    Earlier they had confirmed up to `after`, so topics created until then are not checked again.
     """
 
     brokers: tuple[BrokerId, ...]
@@ -296,7 +290,7 @@ class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
 
 
 class ReportLeader(Command, frozen=True, kw_only=True, gc=False):
-    """A broker serves as leader of a partition, or cannot: then another leader is elected."""
+    """A broker serves as leader of a partition, or cannot; then another leader is elected."""
 
     topic: TopicName
     partition: int
@@ -306,20 +300,20 @@ class ReportLeader(Command, frozen=True, kw_only=True, gc=False):
 
 
 class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
-    """The deadline of a waiting create passed. `request_id` is that create's, `at_ms` not before its deadline."""
+    """The deadline of a pending create, whose id is `request_id`, has passed. `at_ms` is not before the deadline."""
 
     topic: TopicName
 
 
 class ChangeSettings(Command, frozen=True, kw_only=True, gc=False):
-    """The settings that decisions depend on are these from here on."""
+    """The settings that decisions depend on have changed."""
 
     settings: tuple[tuple[str, str], ...]
     release: str
 
 
 class RecordHead(Command, frozen=True, kw_only=True, gc=False):
-    """Record a head of the log that was signed; `HeadSigned` says what its parts are."""
+    """Record a signed tree head; see `HeadSigned`."""
 
     size: int
     root: bytes
@@ -329,7 +323,7 @@ class RecordHead(Command, frozen=True, kw_only=True, gc=False):
 
 
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
-"""What is answered: by its request id and the name of its topic."""
+"""Commands that are answered, by request id and topic name."""
 
 AnyCommand = (
     CreateTopic
@@ -344,7 +338,7 @@ AnyCommand = (
     | ChangeLogDirs
     | BeginQuorumEpoch
     | ChangeFeatures
-    | ReviewTopics
+    | ReconcileTopics
     | AlterPartition
     | AssignDirectories
     | AllocateProducerIds

@@ -1,1 +1,1 @@
-"""Topic and broker configs: which there are, what values they take, how they change."""
+"""Topic, broker and group configs: tables, values, validation and changes."""

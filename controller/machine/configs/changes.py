@@ -1,40 +1,56 @@
-"""Changing the explicit configs of a topic: IncrementalAlterConfigs (KIP-339) and the older AlterConfigs.
+"""Changes of explicit configs: IncrementalAlterConfigs (KIP-339) and AlterConfigs, for topics and other resources.
 
-A request for a topic is done as a whole or not at all. What is checked, in Kafka's order: the request itself (names
-given twice, values left out, unknown operations: INVALID_REQUEST), each step (append and subtract need a list:
-INVALID_CONFIG), then all configs that the topic would have. A request that only deletes does not check what remains
-by itself: who cleans up a topic takes one leftover away after another. All texts are stored in their canonical form.
+A request for one resource succeeds as a whole or fails. Checks follow Kafka's order: the request (duplicate keys, null
+values, unknown operations: INVALID_REQUEST), each operation (APPEND and SUBTRACT need a list: INVALID_CONFIG), then the
+resulting configs. A request that only deletes does not check the remaining configs, so that bad ones can be removed one
+by one. Texts are stored in their canonical form. Unlike Kafka, which fails with UNKNOWN_SERVER_ERROR, an unknown
+operation is INVALID_REQUEST.
 
-One wanted difference: Kafka's controller fails with UNKNOWN_SERVER_ERROR on an operation that it does not know.
+For brokers (KIP-226), client metrics (KIP-714) and groups (KIP-848), the controller checks the request and the name as
+in Kafka; the broker that received the request checks the values. Beyond Kafka, values that topics inherit must be
+valid, because Kafka's controller fails on others.
+
+A log that Kafka wrote may contain values that Kafka itself cannot read: it validates a value without surrounding
+blanks, but stores it with them. Its controller then fails on a `min.insync.replicas` of " 2", and reads an
+`unclean.leader.election.enable` of " true" as false. Its brokers fail on such numbers of groups. `unreadable` finds
+these values and `repair` returns the command that corrects them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from controller.machine.commands.commands import AlterTopicConfigs
-from controller.machine.configs.table import BY_NAME
+from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs, CopyBrokerConfigs
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
+from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import (
+    MIN_INSYNC_REPLICAS,
+    UNCLEAN_ELECTION,
     explicit_configs,
     invalid_config,
+    min_insync_replicas,
     readable_configs,
+    too_long,
     validate_topic_configs,
 )
-from controller.machine.configs.values import ConfigType
+from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
+from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import Settings
-from events.catalog import ConfigOp, Configs
+from controller.machine.partitions.rules import has_kraft_brokers
+from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, Settings, State
+from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
+from events.names import RequestId
 
-RESOURCE_TOPIC = 2
-"""The resource type of topics in the AlterConfigs and DescribeConfigs APIs."""
+TOPICS = 2
+"""Kafka's config resource type TOPIC."""
 
 _RULE = "validation:alter-request"
 
 
 class OpType(IntEnum):
-    """What to do with a config, with IncrementalAlterConfigs' numbers (KIP-339)."""
+    """Kafka's operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -43,54 +59,48 @@ class OpType(IntEnum):
 
 
 def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults: Configs = ()) -> Configs | Rejection:
-    """The configs of a topic after these operations, sorted by name, or why they are refused.
+    """Returns the configs of a topic after the operations, sorted by name, or the rejection.
 
-    `current` are the topic's explicit configs. Taking away what is not there, or adding what is, changes nothing and
-    is not an error.
+    `current` are the explicit configs. Removing a missing item or adding an existing one changes nothing.
     """
-    bad = check_steps(ops)
+    bad = check_ops(ops)
     if bad is not None:
         return bad
-    altered = dict(current)
-    for op in ops:
-        new = _stepped(op, altered.get(op.name))
-        if isinstance(new, Rejection):
-            return new
-        if new is None:
-            altered.pop(op.name, None)
-        else:
-            altered[op.name] = new
+    altered = _after_ops(current, ops, _topic_list_default)
+    if isinstance(altered, Rejection):
+        return altered
     deletes = all(op.op == OpType.DELETE for op in ops)
     return _checked(altered, current, broker_defaults, deletes)
 
 
 def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Settings) -> Configs | Rejection:
-    """The explicit configs after a change, sorted, or why it is refused."""
+    """Returns the explicit configs of a topic after the command, sorted, or the rejection."""
     if command.incremental:
         return incremental_alter(current, command.ops, settings.defaults_in_force)
     return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.defaults_in_force)
 
 
-def check_steps(ops: Sequence[ConfigOp]) -> Rejection | None:
-    """What is wrong with the steps of an alter request, whatever it is for."""
-    return _repeated(op.name for op in ops) or _left_out(ops) or _unknown_operation(ops)
+def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
+    """Checks the operations of an alter request, independent of the resource."""
+    return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
 
 
 def replace_configs(
     current: Configs, configs: Sequence[tuple[str, str | None]], broker_defaults: Configs = ()
 ) -> Configs | Rejection:
-    """The configs of a topic after the older AlterConfigs: exactly those given, sorted by name, or why not."""
+    """Returns the configs of a topic after AlterConfigs, sorted by name, or the rejection."""
     ops = [ConfigOp(name, OpType.SET, value) for name, value in configs]
-    bad = _repeated(op.name for op in ops) or _left_out(ops)
+    bad = _duplicate_keys(op.name for op in ops) or _null_values(ops)
     if bad is not None:
         return bad
     return _checked({op.name: op.value for op in ops if op.value is not None}, current, broker_defaults)
 
 
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
-    """What is wrong with each resource (type, name) of one alter request, apart from its configs.
+    """Checks the resources (type, name) of an alter request.
 
-    A resource given twice is refused both times, as Kafka does. Beside topics only `others` have configs.
+    A resource that is given twice is refused both times, as in Kafka. Besides topics only the types in `others` have
+    configs.
     """
     given = Counter(resources)
     return tuple(_bad_resource(kind, name, given[kind, name], others) for kind, name in resources)
@@ -101,7 +111,7 @@ def _bad_resource(kind: int, name: str, times: int, others: Collection[int]) -> 
         return _invalid_request("Each resource must appear at most once.")
     if kind in others:
         return None
-    if kind != RESOURCE_TOPIC:
+    if kind != TOPICS:
         return _invalid_request(f"Unknown resource type {kind}")
     return _invalid_request("Default topic resources are not allowed.") if not name else None
 
@@ -110,12 +120,12 @@ def _invalid_request(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, _RULE)
 
 
-def _repeated(names: Iterable[str]) -> Rejection | None:
+def _duplicate_keys(names: Iterable[str]) -> Rejection | None:
     repeated = [name for name, times in Counter(names).items() if times > 1]
     return _invalid_request(f"Error due to duplicate config keys: {', '.join(repeated)}") if repeated else None
 
 
-def _left_out(ops: Sequence[ConfigOp]) -> Rejection | None:
+def _null_values(ops: Sequence[ConfigOp]) -> Rejection | None:
     missing = [op.name for op in ops if op.value is None and op.op != OpType.DELETE]
     return _invalid_request(f"Null value not supported for : {', '.join(missing)}") if missing else None
 
@@ -128,21 +138,30 @@ def _unknown_operation(ops: Sequence[ConfigOp]) -> Rejection | None:
     return None
 
 
-def _stepped(op: ConfigOp, text: str | None) -> str | Rejection | None:
-    """The new text of one config; None when the topic no longer sets it."""
-    match op.op:
-        case OpType.SET:
-            return op.value
-        case OpType.DELETE:
-            return None
-    row = BY_NAME.get(op.name)
-    if row is None or row.kind is not ConfigType.LIST:
-        return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
-    return joined(op, (row.default or "") if text is None else text)
+def _after_ops(
+    current: Configs, ops: Iterable[ConfigOp], list_default: Callable[[str], str | None]
+) -> dict[str, str] | Rejection:
+    """Applies the operations. `list_default` returns the default of a config of type LIST, and None for other types."""
+    altered = dict(current)
+    for op in ops:
+        if op.op == OpType.DELETE:
+            altered.pop(op.name, None)
+        elif op.op == OpType.SET:
+            altered[op.name] = op.value or ""
+        else:
+            default = list_default(op.name)
+            if default is None:
+                return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+            altered[op.name] = _joined(op, altered.get(op.name, default))
+    return altered
 
 
-def joined(op: ConfigOp, text: str) -> str:
-    """A list after items were appended to it, or subtracted from it."""
+def _topic_list_default(name: str) -> str | None:
+    row = BY_NAME.get(name)
+    return (row.default or "") if row is not None and row.kind is ConfigType.LIST else None
+
+
+def _joined(op: ConfigOp, text: str) -> str:
     items = [item for item in _java_split(text) if item]
     for item in map(str.strip, _java_split(op.value or "")):  # blanks around items are not stored
         if op.op == OpType.APPEND and item not in items:
@@ -153,7 +172,7 @@ def joined(op: ConfigOp, text: str) -> str:
 
 
 def _java_split(text: str) -> list[str]:
-    """Java's String.split(","): empty texts at the end are dropped, but a text without comma is one item."""
+    """Java's String.split(","): drops trailing empty items, but a text without a comma is one item."""
     items = text.split(",")
     if "," in text:
         while items and not items[-1]:
@@ -168,3 +187,170 @@ def _checked(
     checked = readable_configs(configs) if deletes else configs
     rejection = validate_topic_configs(checked, broker_defaults, existing=current)
     return rejection or (configs if deletes else explicit_configs(configs))
+
+
+CLIENT_METRICS = 16
+"""Kafka's config resource type CLIENT_METRICS."""
+LISTS = {
+    "config.providers": "",
+    "cordoned.log.dirs": "",
+    "listeners": "PLAINTEXT://:9092",
+    "log.cleanup.policy": "delete",
+    "match": "",
+    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
+    "metrics": "",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+    "ssl.cipher.suites": "",
+    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    "streams.rack.aware.assignment.tags": "",
+}
+"""Dynamic configs of type LIST, which allow APPEND and SUBTRACT, with their defaults."""
+BY_CONTROLLER = "User:topicwright"
+"""The principal of changes made by the controller itself."""
+
+
+def alter(state: State, command: AlterResourceConfigs) -> Decision:
+    """Changes the dynamic configs of a resource that is not a topic."""
+    before = state.cluster.configs_of(command.kind, command.name)
+    after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
+    after = _invalid(command, after, state.cluster) or after
+    if isinstance(after, Rejection):
+        return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
+    rejection = _unsafe(command, before, after, state.cluster)
+    if rejection is not None:
+        code = int(rejection.code)
+        return Decision((), (Answer(command.request_id, command.topic, code, rejection.message, rejection.rule),))
+    answer = Answer(command.request_id, command.topic, 0)
+    if command.validate_only or after == before:
+        return Decision((), (answer,))
+    who = (command.principal, command.client_id, command.host)
+    event = ResourceConfigsChanged(command.request_id, command.kind, command.name, after, *who, before)
+    return Decision((event,), (answer,))
+
+
+def copy(state: State, command: CopyBrokerConfigs) -> Decision:
+    """Replaces the dynamic configs of brokers; no events if unchanged."""
+    before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
+    changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
+    return Decision(
+        tuple(
+            ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
+            for name in changed
+        )
+    )
+
+
+def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:
+    """Sets one cluster-wide min.insync.replicas when eligible leader replicas are enabled, as Kafka does.
+
+    Otherwise a broker could acknowledge records with a smaller ISR than the controller assumes, and they would be lost
+    when an eligible replica becomes leader.
+    """
+    if dict(features).get(ELIGIBLE_REPLICAS, 0) == 0:
+        return []
+    changed: list[tuple[str, Configs]] = []
+    for (kind, name), configs in cluster.resource_configs:
+        if kind == BROKERS and name and MIN_INSYNC_REPLICAS in dict(configs):
+            changed.append((name, tuple(pair for pair in configs if pair[0] != MIN_INSYNC_REPLICAS)))
+    of_all = dict(cluster.configs_of(BROKERS, ""))
+    if MIN_INSYNC_REPLICAS not in of_all:
+        of_all[MIN_INSYNC_REPLICAS] = str(min_insync_replicas((), cluster.settings))
+        changed.append(("", tuple(sorted(of_all.items()))))
+    return [
+        ResourceConfigsChanged(request_id, BROKERS, name, configs, BY_CONTROLLER, None) for name, configs in changed
+    ]
+
+
+def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | None:
+    if command.denied:
+        what = "Group" if command.kind == GROUPS else "Cluster"
+        return Rejection(ErrorCode(command.denied), f"{what} authorization failed.", "authorizer")
+    if command.kind == BROKERS:
+        return _unknown_broker(command.name, cluster) or check_ops(command.ops)
+    if not command.name:
+        return Rejection(ErrorCode.INVALID_REQUEST, "Default resources of this type are not allowed.", _RULE)
+    return check_ops(command.ops)
+
+
+def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit()):
+        return Rejection(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}; allowed: a broker's id", _RULE)
+    if int(name) in cluster.brokers:
+        return None
+    return Rejection(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.", _RULE)
+
+
+def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Configs | Rejection:
+    """Returns the dynamic configs after the operations, sorted, or the rejection."""
+    configs = _after_ops(before if incremental else (), ops, LISTS.get)
+    if isinstance(configs, Rejection):
+        return configs
+    for op in ops:
+        if op.op != OpType.DELETE:
+            configs[op.name] = _canonical(op.name, configs[op.name])
+    return too_long(configs) or tuple(sorted(configs.items()))
+
+
+def _canonical(name: str, text: str) -> str:
+    row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name)
+    if row is not None:
+        return canonical_text(name, row.kind, row.allowed, text)
+    return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
+
+
+def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
+    """Checks the configs of a group, and broker configs that topics inherit."""
+    if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
+        return None
+    if command.kind == GROUPS:
+        return invalid_group_configs(after, within=not has_kraft_brokers(cluster))
+    texts = dict(after) if command.kind == BROKERS else {}
+    for op in command.ops:
+        row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)
+        value = None if row is None or text is None else read_value(op.name, row.kind, None, text)
+        if isinstance(value, Bad):
+            return Rejection(ErrorCode.INVALID_CONFIG, value.message, _RULE)
+    return None
+
+
+def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, cluster: Cluster) -> Rejection | None:
+    """With eligible leader replicas, all brokers must use one min.insync.replicas (KIP-966)."""
+    if command.kind != BROKERS or cluster.feature(ELIGIBLE_REPLICAS) == 0:
+        return None
+    key = MIN_INSYNC_REPLICAS
+    if not command.name and key in dict(before) and key not in dict(after):
+        message = f"Cluster-level {key} cannot be removed while ELR is enabled."
+        return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+    if command.name and any(op.name == key for op in command.ops):
+        message = f"Broker-level {key} cannot be altered while ELR is enabled."
+        return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
+    return None
+
+
+_ENTITIES = {TOPICS: "topics", BROKERS: "brokers", GROUPS: "groups"}
+_Kinds = Mapping[str, ConfigType]
+_BY_CONTROLLER: _Kinds = {name: BY_NAME[name].kind for name in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)}
+_BY_BROKERS: _Kinds = {row.name: row.kind for row in GROUP_CONFIGS.values() if row.kind is ConfigType.INT}
+_READ: dict[int, _Kinds] = {TOPICS: _BY_CONTROLLER, BROKERS: _BY_CONTROLLER, GROUPS: _BY_BROKERS}
+
+
+def unreadable(kind: int, configs: Configs) -> Configs:
+    """Returns the configs of a resource that Kafka cannot read."""
+    kinds = _READ.get(kind, {})
+    return tuple((name, text) for name, text in configs if name in kinds and not _is_plain(name, kinds[name], text))
+
+
+def repair(kind: int, resource: str, name: str, text: str) -> str:
+    """Returns the `kafka-configs` command that corrects a value, or deletes it if it has no valid form."""
+    entity = f"--entity-name '{resource}'" if resource else "--entity-default"
+    canonical = canonical_text(name, _READ[kind][name], None, text)
+    is_value = _is_plain(name, _READ[kind][name], canonical)
+    change = f"--add-config {name}={canonical}" if is_value else f"--delete-config {name}"
+    return f"kafka-configs --bootstrap-server HOST:PORT --alter --entity-type {_ENTITIES[kind]} {entity} {change}"
+
+
+def _is_plain(name: str, kind: ConfigType, text: str) -> bool:
+    return text == text.strip() and not isinstance(read_value(name, kind, None, text), Bad)

@@ -1,7 +1,7 @@
-"""Every config of a group of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
+"""All group configs of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
 
-The rows stand in the order of Kafka's GroupConfig. `allowed` is what its ConfigDef says; `within` are the limits that
-brokers set by configs of their own (`group.consumer.min.session.timeout.ms`, …), here as those are by default.
+Rows are in the order of Kafka's GroupConfig. `allowed` is the limit of its ConfigDef. `within` is the limit that
+brokers set by their own configs (`group.consumer.min.session.timeout.ms`, …), with the defaults of these.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import Configs
 
 GROUPS = 32
-"""Kafka's number of groups among what has configs."""
+"""Kafka's config resource type GROUP."""
 
 
 class GroupConfig(msgspec.Struct, frozen=True, gc=False):
-    """One config of a group. Only one with a documentation of its own has no broker-level name."""
+    """A group config. Only those with their own documentation have no broker-level name."""
 
     name: str
     kind: ConfigType
@@ -36,12 +36,12 @@ class GroupConfig(msgspec.Struct, frozen=True, gc=False):
     allowed: Allowed = None
     within: Allowed = None
     documentation: str = ""
-    """Empty where the broker-level config has it."""
+    """Empty if the broker-level config has it."""
     internal: bool = False
 
     @property
     def synonym(self) -> str | None:
-        """The broker-level config that gives it its default."""
+        """The broker-level config with the default."""
         return None if self.documentation else f"group.{self.name}"
 
 
@@ -130,8 +130,11 @@ _UNITS_S = (86_400, 3_600, 60, 1)
 
 
 def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None:
-    """The first thing wrong with the configs of a group, as Kafka 4.4 says it, or None. `within` is whether the limits
-    of brokers count: those of Kafka brokers are in their own settings, and they cut values to them."""
+    """Returns the first error in the configs of a group, with Kafka 4.4's message, or None.
+
+    `within` also checks the limits of brokers. With Kafka brokers these are not known here, and the brokers clamp
+    values.
+    """
     texts = dict(configs)
     unknown = next((name for name in texts if name not in GROUP_CONFIGS), None)
     if unknown is not None:
@@ -160,7 +163,7 @@ def _read(row: GroupConfig, text: str) -> Value | Bad:
 
 
 def _is_ago(text: str) -> bool:
-    """A duration as java.time.Duration reads it, that is not negative."""
+    """True for a duration that java.time.Duration parses and that is not negative."""
     found = _DURATION.fullmatch(text)
     if found is None or not text.startswith("by_duration:") or not any(found.groups()[1:]):
         return False

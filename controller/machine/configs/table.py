@@ -1,10 +1,9 @@
-"""Every topic-level setting of Apache Kafka 4.4, as a table: type, default, what is allowed, broker-level names.
+"""All topic configs of Apache Kafka 4.4: type, default, allowed values, broker-level names.
 
-The rows stand in the order in which Kafka's LogConfig defines them, which is also the order in which it checks values:
-the first bad value of a request is the one that its answer names. A test compares the table with Kafka's own.
+Rows are in the order of Kafka's LogConfig, which is also the order of its checks: the response names the first bad
+value. A test compares the table with Kafka's.
 
-A topic that does not set a config takes it from the first of its `synonyms` that the operator set for all brokers, and
-from `default` when there is none (KIP-226 calls these names synonyms).
+If a topic does not set a config, it uses the first of its `synonyms` that the operator set (KIP-226), else `default`.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ MEBIBYTE = 1 << 20
 
 
 class Synonym(msgspec.Struct, frozen=True, gc=False):
-    """A broker-level setting that gives topics their default.
+    """A broker-level setting that is a default of topics.
 
-    `unit` is what its number is multiplied by to get the topic's (hours to ms). `default` is Kafka's own for the
-    broker-level name, None where another name of the same row has it.
+    `unit` converts its number to the topic's unit (hours to ms). `default` is Kafka's default of the broker-level
+    setting; None if another synonym of the row has it.
     """
 
     name: str
@@ -46,9 +45,9 @@ class Synonym(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False):
-    """One topic-level setting. `default` is the text that DescribeConfigs shows; None for an internal one without.
+    """A topic config. `default` is the text shown by DescribeConfigs; None for some internal configs.
 
-    `internal` settings are for tests of brokers: they may be set, and are shown only where they are.
+    `internal` configs are for tests of brokers: they may be set, and are only shown if they are.
     """
 
     name: str
@@ -68,7 +67,7 @@ _Names = str | tuple[Synonym, ...] | None
 def _row(
     name: str, kind: ConfigType, default: str | int, allowed: Allowed, doc: str, *, broker: _Names = None
 ) -> TopicConfig:
-    """A row; `broker` is its broker-level names: a single one has the type, default and limits of the topic's."""
+    """`broker` are the broker-level names. A single one has the type, default and limits of the topic config."""
     text = str(default)
     match broker:
         case None:
@@ -394,4 +393,4 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
 BY_NAME: dict[str, TopicConfig] = {row.name: row for row in TOPIC_CONFIGS}
 
 BROKER_SYNONYMS: dict[str, Synonym] = {synonym.name: synonym for row in TOPIC_CONFIGS for synonym in row.synonyms}
-"""Every broker-level setting that gives topics a default, by its name."""
+"""All broker-level settings that are defaults of topics, by name."""

@@ -1,11 +1,10 @@
-"""Topic configs: which are accepted, and which value is in force.
+"""Validates topic configs and finds the effective values.
 
-Kafka's order is kept, because the first thing wrong decides the answer: nulls, values too large, unknown names, then
-each value by the table's order, then values that contradict each other. Every refusal is INVALID_CONFIG (40) with a
-message that begins with Kafka's own words.
+Checks follow Kafka's order, because the first error is the response: null values, values too large, unknown names, then
+each value in the order of the table, then contradictions. All rejections are INVALID_CONFIG (40), with messages that
+begin like Kafka's.
 
-What this module does not do: read settings from files (controller.settings.load), change a topic's configs
-(`changes`) or show them (`views`).
+Not here: reading settings files (controller.settings.load), changing configs (`changes`) and describing them (`views`).
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from controller.machine.state import Settings
 from events.catalog import Configs
 
 VALUE_LENGTH_MAX = 32_767
-"""Longest value that Kafka's controller takes, in UTF-16 units."""
+"""The longest value that Kafka's controller accepts, in UTF-16 units."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
-"""The one broker-level key that topic configs depend on without being a default of theirs (KIP-405)."""
+"""The only broker-level setting that topic configs depend on without being their default (KIP-405)."""
 
 _RULE = "validation:configs"
 _SUCCESSORS = {
     "message.timestamp.difference.max.ms": ["message.timestamp.before.max.ms", "message.timestamp.after.max.ms"]
 }
-"""Configs that Kafka 4.0 removed, with what took their place (KIP-937)."""
+"""Configs that Kafka 4.0 removed, with their replacements (KIP-937)."""
 
 
 def validate_topic_configs(
     configs: Iterable[tuple[str, str | None]], broker_defaults: Configs = (), existing: Configs = ()
 ) -> Rejection | None:
-    """The first thing wrong with a topic's explicit configs, or None.
+    """Returns the first error in the explicit configs of a topic, or None.
 
-    `broker_defaults` are the broker-level keys that the operator set; `existing` what the topic had before, which only
-    the end of remote storage depends on. Of a name given twice the last value counts, as in Kafka.
+    `broker_defaults` are broker-level settings of the operator. `existing` are the previous configs; they only matter
+    for disabling remote storage. If a name is given twice, the last value counts, as in Kafka.
     """
     wanted = dict(configs)
     if not wanted and not existing:
@@ -61,12 +60,11 @@ def validate_topic_configs(
 
 
 def invalid_config(message: str) -> Rejection:
-    """INVALID_CONFIG with a message, by the rule that topic configs have in the log."""
     return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
 
 
 def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_defaults: Configs) -> Value | None:
-    """The value in force of one config: int, bool, … by the table's type. None for one without value or not valid."""
+    """Returns the effective value of a config, by the type in the table. None if it has no valid value."""
     row = BY_NAME[name]
     for key, text in explicit:
         if key == name and text is not None:
@@ -76,14 +74,13 @@ def topic_config(name: str, explicit: Iterable[tuple[str, str | None]], broker_d
 
 
 def contradicting_defaults(broker_defaults: Configs) -> str | None:
-    """What makes the broker-level settings impossible together, each of them being valid, or None."""
+    """Returns the contradiction between broker-level settings that are valid individually, or None."""
     found = _compaction_lags(values_in_force(broker_defaults))
     return None if found is None else found.message
 
 
 def explicit_configs(configs: Iterable[tuple[str, str | None]]) -> Configs:
-    """Configs as a topic stores them: sorted, in the texts that all of Kafka reads alike; of a name given twice the
-    last value, as in Kafka."""
+    """Returns configs as they are stored: sorted, in canonical form, the last value of a duplicate name."""
     return tuple(sorted((name, _canonical(name, value)) for name, value in dict(configs).items() if value is not None))
 
 
@@ -93,7 +90,7 @@ def _canonical(name: str, text: str) -> str:
 
 
 def readable_configs(configs: Configs) -> Configs:
-    """Those of a topic that are valid by themselves: a log may hold what an older release, or Kafka, allowed."""
+    """Returns the configs that are valid individually. A log written by Kafka may have others."""
     return tuple(
         (name, text)
         for name, text in configs
@@ -102,16 +99,13 @@ def readable_configs(configs: Configs) -> Configs:
 
 
 def min_insync_replicas(configs: Configs, settings: Settings) -> int:
-    """How many replicas must be in sync for a record to be acknowledged: the topic's own setting, or the cluster's.
-
-    1 where a topic of an older release has a value that is not valid any more.
-    """
+    """Returns the effective min.insync.replicas; 1 if the stored value is invalid."""
     value = topic_config(MIN_INSYNC_REPLICAS, configs, settings.defaults_in_force)
     return value if isinstance(value, int) else 1
 
 
 def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
-    """Whether a replica that is not in sync may lead, if no other can: the topic's own setting, or the cluster's."""
+    """Returns the effective unclean.leader.election.enable."""
     return topic_config(UNCLEAN_ELECTION, configs, settings.defaults_in_force) is True
 
 
@@ -119,7 +113,7 @@ def allows_unclean_election(configs: Configs, settings: Settings) -> bool:
 
 
 def too_long(explicit: Mapping[str, str]) -> Rejection | None:
-    """The first value of configs, of whatever they are, that is longer than Kafka takes."""
+    """Rejects the first value that is longer than Kafka accepts, for any resource."""
     for name, value in explicit.items():
         if (
             len(value) * 2 > VALUE_LENGTH_MAX
@@ -226,7 +220,7 @@ def _copy_lag(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
 
 
 def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
-    """Where remote storage takes no more segments, local and whole retention are one (KIP-950)."""
+    """If remote storage accepts no more segments, local and total retention must be equal (KIP-950)."""
     local = _number(in_force, f"local.retention.{unit}")
     if not in_force["remote.log.copy.disable"] or local in (-2, _number(in_force, f"retention.{unit}")):
         return None
@@ -242,11 +236,11 @@ def _number(in_force: Mapping[str, Value], name: str) -> int:
     return value
 
 
-# Values in force, by broker-level settings.
+# Effective values from broker-level settings.
 
 
 def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> str | None:
-    """The text that the operator gave topics for a config, from the first synonym that is set; None if none is."""
+    """Returns the text of the first synonym that the operator set, or None."""
     for synonym in row.synonyms:
         text = broker_defaults.get(synonym.name)
         if text is not None:
@@ -263,10 +257,8 @@ def _in_topic_unit(synonym: Synonym, text: str) -> str:
 
 @lru_cache(maxsize=16)
 def values_in_force(broker_defaults: Configs) -> Mapping[str, Value]:
-    """The values of a topic that sets no config, by name; one that has no value is left out.
-
-    A broker-level text that is not valid counts as not set: a log may hold what an older release allowed.
-    """
+    """Returns the effective values of a topic without explicit configs, by name. Invalid broker-level texts are
+    ignored."""
     chosen = dict(broker_defaults)
     values: dict[str, Value] = {}
     for row in TOPIC_CONFIGS:

@@ -1,14 +1,13 @@
-"""Values of Kafka's config types: what a text means, what is allowed, and the words that say so.
+"""Values of Kafka's config types: parsing, limits, canonical texts and error messages.
 
-Clients and operators write every config as text. `read_value` reads it as Kafka's ConfigDef does: surrounding blanks do
-not count, `TRUE` is true, `+5` is 5, a list is split at commas. A refusal begins with ConfigDef's own words, and says
-what is allowed wherever Kafka's words leave it out.
+Clients and operators write configs as texts. `read_value` parses them like Kafka's ConfigDef: it ignores surrounding
+blanks, and reads `TRUE` as true, `+5` as 5, and a list by its commas. Error messages begin like ConfigDef's and add the
+allowed values where Kafka's do not have them.
 
-Kafka's controller reads two topic configs, and its brokers all numbers of groups, by parsers that refuse such texts or
-misread them (Integer.parseInt, Boolean.parseBoolean). So `canonical_text` is the text to store: all of Kafka's parsers
-agree on it.
+Kafka's controller and brokers parse some configs more strictly (Integer.parseInt, Boolean.parseBoolean). So configs are
+stored as `canonical_text`, which all of Kafka's parsers read alike.
 
-One wanted difference: Kafka takes `NaN` for a ratio between 0 and 1; here only numbers are numbers.
+Unlike Kafka, `NaN` is not a ratio between 0 and 1.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import msgspec
 
 
 class ConfigType(IntEnum):
-    """ConfigDef's types, with the numbers that DescribeConfigs has for them (KIP-569)."""
+    """ConfigDef's types, with the numbers of DescribeConfigs (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -40,20 +39,18 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class AtLeast(msgspec.Struct, frozen=True, gc=False):
-    """A number of at least `low`."""
-
     low: int
 
 
 class Between(msgspec.Struct, frozen=True, gc=False):
-    """A number from `low` to `high`, both included."""
+    """Both ends are included."""
 
     low: int
     high: int
 
 
 class BetweenOr(msgspec.Struct, frozen=True, gc=False):
-    """A number from `low` to `high`, or the one number that stands for something else."""
+    """A number from `low` to `high`, or `other`, which has a special meaning."""
 
     low: int
     high: int
@@ -61,44 +58,42 @@ class BetweenOr(msgspec.Struct, frozen=True, gc=False):
 
 
 class AtLeastOr(msgspec.Struct, frozen=True, gc=False):
-    """A number of at least `low`, or the one number that stands for no limit."""
+    """A number of at least `low`, or `other`, which means no limit."""
 
     low: int
     other: int
 
 
 class OneOf(msgspec.Struct, frozen=True, gc=False):
-    """One of these texts."""
-
     values: tuple[str, ...]
 
 
 class ListOf(msgspec.Struct, frozen=True, gc=False):
-    """Any number of these texts; a repeated one counts once."""
+    """A list of these items; duplicates count once."""
 
     values: tuple[str, ...]
 
 
 class ReplicaList(msgspec.Struct, frozen=True, gc=False):
-    """Replicas to throttle: `*`, or partition:broker pairs (KIP-73)."""
+    """Throttled replicas: `*`, or partition:broker pairs (KIP-73)."""
 
 
 Allowed = AtLeast | Between | BetweenOr | AtLeastOr | OneOf | ListOf | ReplicaList | None
-"""What a value must be beyond its type; None means no further limit."""
+"""The limit of a value; None means no limit beyond the type."""
 
 
 class Bad(msgspec.Struct, frozen=True, gc=False):
-    """Why a text is not a valid value; the message names the key, the text and what is allowed."""
+    """Why a text is invalid; names the key, the text and the allowed values."""
 
     message: str
 
 
 _BLANKS = "".join(map(chr, range(0x21)))
-"""What Java's String.trim takes off."""
+"""The characters that Java's String.trim removes."""
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d){1,4000}")
-"""Digits of all scripts, as for Java, which reads UTF-16 units and so knows none beyond U+FFFF."""
+"""Digits of all scripts up to U+FFFF, as in Java, which reads UTF-16 units."""
 _DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?")
 _HEX_DECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _AROUND_COMMAS = " \t\n\r\f\v"
@@ -107,7 +102,7 @@ _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
 def range_text(allowed: Allowed) -> str:
-    """What is allowed, in the notation of Kafka's documentation; empty when there is no limit beyond the type."""
+    """Describes the limit in the notation of Kafka's documentation; empty without a limit."""
     match allowed:
         case AtLeast(low):
             return f"[{low},...]"
@@ -126,7 +121,7 @@ def range_text(allowed: Allowed) -> str:
 
 
 def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
-    """What is allowed, in words: `a 32-bit integer in [1,...]`."""
+    """Describes the allowed values: `a 32-bit integer in [1,...]`."""
     limits = range_text(allowed)
     match kind:
         case ConfigType.BOOLEAN:
@@ -144,7 +139,7 @@ def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
 
 
 def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Value | Bad:
-    """The value that `text` stands for, or why it is none, as ConfigDef parses and then validates it."""
+    """Parses and validates a text like ConfigDef; returns Bad if it is invalid."""
     trimmed = text.strip(_BLANKS)
     match kind:
         case ConfigType.BOOLEAN:
@@ -163,13 +158,13 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
 
 
 def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:
-    """The text to store for a value: as Java prints it; a text that is not valid only loses the blanks around it."""
+    """Returns the text to store, as Java prints the value. An invalid text only loses surrounding blanks."""
     value = read_value(name, kind, allowed, text)
     return text.strip(_BLANKS) if isinstance(value, Bad) else value_text(value)
 
 
 def value_text(value: Value) -> str:
-    """A value as Kafka prints it: Java's notation for numbers, list items joined by commas."""
+    """Prints a value like Kafka: Java's notation of numbers, list items joined by commas."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -200,7 +195,7 @@ def _integer(trimmed: str, bits: int) -> int | None:
 
 
 def _decimal(trimmed: str) -> float | None:
-    """A number as Double.parseDouble reads it."""
+    """Parses a number like Double.parseDouble."""
     match = _DECIMAL.fullmatch(trimmed)
     if match is not None:
         return float(match[1])
@@ -263,7 +258,7 @@ def _list_of(name: str, values: tuple[str, ...], text: str, items: tuple[str, ..
 
 
 def _java_decimal(value: float) -> str:
-    """Double.toString: plain between a thousandth and ten million, else one digit before the point and an exponent."""
+    """Prints a number like Double.toString: with an exponent below a thousandth and from ten million."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

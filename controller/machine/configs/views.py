@@ -1,10 +1,9 @@
-"""The topic configs in force, as Kafka shows them.
+"""The effective topic configs, in Kafka's two views.
 
-Two views, because Kafka has two. The answer of CreateTopics (v5+, KIP-525) shows texts as they were given.
-DescribeConfigs shows values as they were understood (`+5` as 5, hours as ms), each with the chain of synonyms that it
-was chosen from. Both are cached: most topics set nothing and share one tuple.
+CreateTopics (v5+, KIP-525) returns texts as given. DescribeConfigs returns parsed values (`+5` as 5, hours as ms), with
+their synonyms. Both are cached, because most topics have no explicit configs.
 
-What this module does not do: judge configs. It shows whatever a log holds, also names that the table does not know.
+Configs are not validated here: unknown names in the log are shown too.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from events.catalog import Configs
 
 
 class ConfigSource(IntEnum):
-    """Where a config comes from, with DescribeConfigs' numbers (KIP-226)."""
+    """The source of a config, with the numbers of DescribeConfigs (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -36,7 +35,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(msgspec.Struct, frozen=True, gc=False):
-    """One step of the chain that a value was chosen from, the first being the one in force."""
+    """One of the settings that could determine a value; the first one is effective."""
 
     name: str
     value: str | None
@@ -44,7 +43,7 @@ class ConfigSynonym(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
-    """One config in force, as an answer shows it. `value` is None for a sensitive one or one without a value."""
+    """An effective config. `value` is None if it is sensitive or missing."""
 
     name: str
     value: str | None
@@ -57,23 +56,23 @@ class ConfigEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_default(self) -> bool:
-        """What DescribeConfigs v0 answers in place of the source."""
+        """DescribeConfigs v0 returns this instead of the source."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 @lru_cache(maxsize=256)
 def effective_configs(explicit: Configs, broker_defaults: Configs, dynamic: Configs = ()) -> tuple[ConfigEntry, ...]:
-    """All configs of a topic as CreateTopics v5+ answers them, sorted by name (KIP-525).
+    """All configs of a topic as CreateTopics v5+ returns them, sorted by name (KIP-525).
 
-    Texts are as they were given, numbers in hours or minutes excepted; synonyms are left out, as Kafka does. `dynamic`
-    is what all brokers have as dynamic configs, which goes before `broker_defaults`.
+    Texts are as given, except that hours and minutes are converted. There are no synonyms, as in Kafka. `dynamic` are
+    the dynamic configs of all brokers, which take precedence over `broker_defaults`.
     """
     return _overlaid(_effective_base(broker_defaults, dynamic), [_effective_entry(*pair) for pair in explicit])
 
 
 @lru_cache(maxsize=256)
 def described_configs(explicit: Configs, broker_defaults: Configs, dynamic: Configs = ()) -> tuple[ConfigEntry, ...]:
-    """All configs of a topic as DescribeConfigs answers them, sorted by name, with their synonyms (KIP-226)."""
+    """All configs of a topic as DescribeConfigs returns them, sorted by name, with synonyms (KIP-226)."""
     base = _described_base(broker_defaults, dynamic)
     chains = {entry.name: entry.synonyms for entry in base}
     return _overlaid(base, [_described_entry(name, text, chains.get(name, ())) for name, text in explicit])
@@ -91,7 +90,7 @@ _Origin = tuple[ConfigSource, Mapping[str, str]]
 
 
 def _origins(broker_defaults: Configs, dynamic: Configs) -> tuple[_Origin, ...]:
-    """Where broker-level settings come from, first what goes before."""
+    """The sources of broker-level settings, in order of precedence."""
     return (
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(dynamic)),
         (ConfigSource.STATIC_BROKER_CONFIG, dict(broker_defaults)),
@@ -143,10 +142,10 @@ def _described_entry(name: str, text: str, chain: tuple[ConfigSynonym, ...]) -> 
 
 
 def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynonym, ...]:
-    """The broker-level names of a row that have a value: those set, then those with a default.
+    """The synonyms of a row that have a value: first those that are set, then defaults.
 
-    Kafka begins the chain at the row's first name and shows nothing where that has no value: a retention set by
-    `log.retention.hours` alone is described as a default without synonyms. We answer the same.
+    Kafka starts the chain at the row's first name and returns nothing if that has no value: retention set only by
+    `log.retention.hours` has a default as its source and no synonyms. So does this.
     """
     set_ = [
         ConfigSynonym(synonym.name, chosen[synonym.name], source)
@@ -164,5 +163,5 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
 
 
 def _unknown_row(name: str) -> TopicConfig:
-    """A config that a log has and this table does not: shown as Kafka shows it, without type or documentation."""
+    """A config in the log that the table does not have: without type and documentation, as in Kafka."""
     return TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")

@@ -1,1 +1,1 @@
-"""Replicas, leaders, in-sync sets: placed, elected, changed."""
+"""Replica placement, leader election and ISR changes."""

@@ -1,8 +1,8 @@
-"""The partitions of a topic as a value, of which a change copies a piece.
+"""The partitions of a topic as an immutable value in blocks, so that a change copies one block.
 
-Few of them are a plain tuple. More than `BLOCK` lie in blocks of so many: who changes one partition copies its block
-and the row of blocks, some hundred references at 100,000 partitions. All other blocks stay the very same, so whoever
-keeps topics, or passes on what changed of them, finds that by identity.
+Up to `BLOCK` partitions are a plain tuple. A change of one partition of a larger topic copies its block and the tuple
+of blocks, a few hundred references at 100,000 partitions. Unchanged blocks keep their identity, so that differences are
+found by identity.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import TypeGuard, overload
 from events.catalog import Partition
 
 BLOCK = 256
-"""Partitions of a block: about the root of the most that a topic may have, so that blocks are as many as what is in
-them."""
+"""About the square root of the largest partition count, so that the number of blocks and their size are similar."""
 
 Block = tuple[Partition, ...]
 Span = tuple[int, int]
-"""Partitions from an index up to, but not including, another."""
+"""A range of partitions: first index, and end (exclusive)."""
 
 
 class Blocks(Sequence[Partition]):
-    """Partitions in blocks, all of them full but the last. Equal to a tuple of the same partitions."""
+    """Partitions in blocks; only the last may be partly filled. Equal to a tuple of the same partitions."""
 
     __slots__ = ("blocks",)
 
@@ -56,17 +55,16 @@ class Blocks(Sequence[Partition]):
 
 
 def is_one_block(partitions: Sequence[Partition]) -> TypeGuard[Block]:
-    """Whether they are few, and a tuple."""
     return type(partitions) is tuple and len(partitions) <= BLOCK
 
 
 def in_blocks(partitions: Sequence[Partition]) -> Sequence[Partition]:
-    """Partitions as a topic keeps them: a tuple of few, or blocks."""
+    """Returns partitions as a topic stores them: a tuple, or blocks."""
     return _kept(blocks_of(partitions))
 
 
 def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
-    """Their blocks, the last of which may not be full; one of a tuple of few."""
+    """Returns the blocks; a tuple of few partitions is one block."""
     if is_one_block(partitions):
         return (partitions,)
     if type(partitions) is Blocks:
@@ -77,13 +75,13 @@ def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
 
 
 def extended(partitions: Sequence[Partition], more: Sequence[Partition]) -> Sequence[Partition]:
-    """These partitions with more after them."""
+    """Appends partitions."""
     *full, last = blocks_of(partitions)
     return _kept((*full, *blocks_of((*last, *more))))
 
 
 def changed(partitions: Sequence[Partition], changes: Mapping[int, Partition]) -> Sequence[Partition]:
-    """These partitions with others at some indexes."""
+    """Replaces partitions by index."""
     blocks = list(blocks_of(partitions))
     copies: dict[int, list[Partition]] = {}
     for index, partition in changes.items():
@@ -98,7 +96,8 @@ def changed(partitions: Sequence[Partition], changes: Mapping[int, Partition]) -
 
 
 def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterator[tuple[int, Partition]]:
-    """The partitions of `after`, with their indexes, that are not the very same in `before`, which has no more."""
+    """Yields the partitions of `after`, with their indexes, that are not identical in `before`. `before` has no more
+    partitions."""
     known = blocks_of(before)
     for number, block in enumerate(blocks_of(after)):
         old: Block = known[number] if number < len(known) else ()
@@ -110,7 +109,7 @@ def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterat
 
 
 def numbered(partitions: Sequence[Partition], span: Span | None = None) -> Iterator[tuple[int, Partition]]:
-    """The partitions of a span, or all, with their indexes; a span may reach beyond them."""
+    """Yields the partitions of a span, or all, with their indexes. A span may end beyond the last partition."""
     return enumerate(partitions) if span is None else enumerate(partitions[slice(*span)], span[0])
 
 

@@ -1,16 +1,17 @@
-"""How a partition of real brokers changes: one step from a partition and what is wanted of it to what it becomes.
+"""Computes the next state of a KRaft partition from its current state and a target.
 
-It follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule, and in its order, because the brokers rely on each of
-them and because a log may go back to Kafka's controller; tests ask that very class the same questions.
+Follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule and in its order, because brokers rely on each rule and
+because Kafka's controller may take over the log. Tests compare it with that class.
 
-1. A reassignment is done when all that it adds are in sync; where it takes away more, when all that stay are (KIP-455).
-2. A replica that leaves the in-sync set while it is smaller than min.insync.replicas may still lead: it is eligible
-   (KIP-966). Only with that feature may the in-sync set become empty.
-3. A leader is elected among the replicas in sync, else those eligible, else the last known leader; else, if that is
-   wanted, any replica at the cost of records, which must then recover (KIP-704).
-4. Epochs: the leader's rises when the leader changes or a replica is taken away, the partition's with every change.
+1. A reassignment is complete when all added replicas are in sync; if it removes more replicas than it adds, when all
+remaining ones are (KIP-455).
+2. A replica that leaves an ISR smaller than min.insync.replicas becomes an eligible leader replica (KIP-966). The ISR
+may only become empty with that feature.
+3. The leader is elected from the ISR, else from the eligible replicas, else it is the last known leader. An unclean
+election accepts any replica and may lose records; the leader must then recover (KIP-704).
+4. The leader epoch rises when the leader changes or a replica is removed, the partition epoch with every change.
 
-What it does not do: it does not judge who asks for the change, and it knows neither brokers nor topics but by `Rules`.
+It does not check the sender of a request. It knows brokers and topics only by `Rules`.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from enum import Enum
 
 import msgspec
 
-from events.catalog import Partition, PartitionChanged, Upkeep
+from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import NO_LEADER, BrokerId, TopicName
 
 Ids = tuple[BrokerId, ...]
 UNASSIGNED = bytes(16)
-"""The directory of a replica whose broker has not reported yet in which it lies (KIP-858)."""
-_NO_UPKEEP = Upkeep()
+"""The directory of a replica before its broker has reported it (KIP-858)."""
+_NO_METADATA = ReplicaMetadata()
 
 
 class Election(Enum):
-    """Who may become leader: the preferred replica first; whoever is in sync; or even one that lost records."""
+    """The allowed leaders: only the preferred replica, any in-sync replica, or even one that lost records."""
 
     PREFERRED = "preferred"
     ONLINE = "online"
@@ -38,21 +39,18 @@ class Election(Enum):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What a change depends on beside the partition: who may lead, how many must be in sync, where replicas lie.
-
-    `elr` says that eligible leader replicas are kept (`eligible.leader.replicas.version` 1).
-    """
+    """The cluster's part of a change. `elr` enables eligible leader replicas (`eligible.leader.replicas.version` 1)."""
 
     may_lead: Callable[[BrokerId, bytes], bool]
-    """Whether a broker is live with the directory that its replica lies in."""
+    """True if the broker is live and the replica's directory is online."""
     min_isr: int
     elr: bool
     directory: Callable[[BrokerId], bytes]
-    """The directory of a new replica on a broker."""
+    """Returns the directory of a new replica on a broker."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of a partition. What is None stays as it is."""
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The target of a change. None leaves a field unchanged."""
 
     isr: Ids | None = None
     replicas: Ids | None = None
@@ -62,26 +60,26 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The directories of some replicas."""
     recovering: bool | None = None
     unclean: Ids = ()
-    """Replicas that may have lost records: they are not eligible any more."""
+    """Replicas that may have lost records, so they are no longer eligible."""
     election: Election = Election.ONLINE
 
 
-def upkeep_of(partition: Partition) -> Upkeep:
-    """The upkeep of a partition; an empty one where it has none."""
-    return partition.upkeep or _NO_UPKEEP
+def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
+    """Returns the replica metadata of a partition, or empty metadata."""
+    return partition.replica_metadata or _NO_METADATA
 
 
 def is_reassigned(partition: Partition) -> bool:
-    """Whether a reassignment of the partition is under way."""
-    upkeep = partition.upkeep
-    return upkeep is not None and bool(upkeep.adding or upkeep.removing)
+    """True if a reassignment is in progress."""
+    replica_metadata = partition.replica_metadata
+    return replica_metadata is not None and bool(replica_metadata.adding or replica_metadata.removing)
 
 
 def change(
-    topic: TopicName, index: int, partition: Partition, wanted: Wanted, rules: Rules, reason: str
+    topic: TopicName, index: int, partition: Partition, wanted: Target, rules: Rules, reason: str
 ) -> PartitionChanged | None:
-    """The change that brings a partition to what is wanted; None if it stands so."""
-    step = _Step(partition, wanted, rules)
+    """Returns the change that brings the partition to the target; None if it already matches."""
+    step = _ChangeBuilder(partition, wanted, rules)
     step.take()
     if not step.changes_anything():
         return None
@@ -103,12 +101,12 @@ def change(
     )
 
 
-class _Step:
-    """One change in the making: `want_…` is what it aims at, the others what has changed, None where nothing has."""
+class _ChangeBuilder:
+    """Builds one change. `want_…` are the target values, the other fields the changes; None means unchanged."""
 
-    def __init__(self, partition: Partition, wanted: Wanted, rules: Rules) -> None:
+    def __init__(self, partition: Partition, wanted: Target, rules: Rules) -> None:
         self.partition, self.wanted, self.rules = partition, wanted, rules
-        self.before = before = upkeep_of(partition)
+        self.before = before = replica_metadata_of(partition)
         self.want_isr = partition.isr if wanted.isr is None else wanted.isr
         self.want_replicas = partition.replicas if wanted.replicas is None else wanted.replicas
         self.want_adding = before.adding if wanted.adding is None else wanted.adding
@@ -127,12 +125,11 @@ class _Step:
         self._directory_of = {**_directories(partition), **wanted.directories}
 
     def take(self) -> None:
-        """Work the change out."""
         self._complete_reassignment()
         self._find_eligible()
         self._elect()
         if self.leader is None and not set(self.partition.replicas) <= set(self.want_replicas):
-            self.leader = self.partition.leader  # a replica goes: brokers must see a new epoch of the leader
+            self.leader = self.partition.leader  # a replica is removed: brokers must see a new leader epoch
         self._change_eligible()
         if self.isr is None and (self.want_isr or self.rules.elr) and self.want_isr != self.partition.isr:
             self.isr = self.want_isr
@@ -142,7 +139,6 @@ class _Step:
             self.recovering = self.wanted.recovering
 
     def changes_anything(self) -> bool:
-        """Whether anything is not as it was."""
         changed = (self.leader, self.isr, self.replicas, self.adding, self.removing, self.directories)
         return any(one is not None for one in (*changed, self.elr, self.last_known_elr, self.recovering))
 
@@ -157,8 +153,8 @@ class _Step:
 
     def _find_eligible(self) -> None:
         if len(self.partition.isr) >= self.rules.min_isr:
-            self.want_elr = ()  # left from a higher min.insync.replicas: they miss what was acknowledged since
-        if not self.rules.elr:  # it was switched off: who was eligible is so as long as nobody is in sync
+            self.want_elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
+        if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
             self.want_elr = tuple(
                 one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
             )
@@ -177,7 +173,7 @@ class _Step:
             return
         if leader in self.want_elr:
             self.want_isr = (leader,)
-            # Where one in sync is enough, the others miss what it acknowledges from now on.
+            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
             self.want_elr = _without(self.want_elr, (leader,)) if self.rules.min_isr > 1 else ()
         self.leader, self.unclean = leader, unclean
         if unclean:
@@ -186,7 +182,7 @@ class _Step:
                 self.recovering = True
 
     def _elected(self) -> tuple[BrokerId, bool]:
-        """Who is to lead, and whether that may cost records."""
+        """Returns the leader to elect, and whether the election is unclean."""
         first = self.want_replicas[0]
         favoured = (first,) if self.wanted.election is Election.PREFERRED else ()
         for replica in (*favoured, self.partition.leader, *self.want_replicas):
@@ -207,14 +203,13 @@ class _Step:
         return self.rules.may_lead(replica, _directories(self.partition).get(replica, UNASSIGNED))
 
     def _last_known_leader(self) -> BrokerId:
-        """Who led last, where that is all that is known: nobody is in sync or eligible. A reassignment that was called
-        off may have taken it away since."""
+        """The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it."""
         last = self.before.last_known_elr
         if not self.rules.elr or self.want_elr or self.want_isr or len(last) != 1:
             return NO_LEADER
         return last[0] if last[0] in self.want_replicas and self._may_lead(last[0]) else NO_LEADER
 
-    # What else changes.
+    # Other changes.
 
     def _change_eligible(self) -> None:
         if self.isr is not None or not (self.rules.elr or self._is_nobody_in_sync()):
@@ -250,7 +245,7 @@ class _Step:
 
 
 def _directories(partition: Partition) -> dict[BrokerId, bytes]:
-    return dict(zip(partition.replicas, upkeep_of(partition).directories, strict=False))
+    return dict(zip(partition.replicas, replica_metadata_of(partition).directories, strict=False))
 
 
 def _without(ids: Ids, gone: Iterable[BrokerId]) -> Ids:

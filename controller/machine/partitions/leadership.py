@@ -1,14 +1,14 @@
-"""Leaders, in-sync sets and epochs as brokers come and go.
+"""Leaders, ISRs and epochs of simulated partitions as brokers come and go.
 
-Constraints, as Kafka's KRaft controller keeps them (KIP-497, KIP-631): only a live member of the in-sync set leads,
-unless the topic allows unclean election; a fenced broker leaves the in-sync set, but never its last member, so that no
-acknowledged record is forgotten; `leader_epoch` rises when the leader changes, `partition_epoch` with every change;
-placeholders (KIP-409) are in neither.
+Constraints are those of Kafka's KRaft controller (KIP-497, KIP-631). Only a live member of the ISR leads, unless the
+topic allows unclean election. A fenced broker leaves the ISR, but never as its last member, so that no acknowledged
+record is lost. `leader_epoch` rises when the leader changes, `partition_epoch` with every change. Placeholders
+(KIP-409) neither lead nor are in sync.
 
-Method: `settle` compares a topic with the brokers that are live now. It is a function of the state alone and changes
-nothing a second time, so it does not matter when, or in which slices, the shell has topics looked at.
+Method: `reconcile` compares a topic with the live brokers. The result depends on the state only and repeating it
+changes nothing, so the shell may call it at any time and in any slices.
 
-What it does not do: it moves no leader back to the preferred replica, and reassigns no replicas.
+It does not move leadership back to the preferred replica, and does not reassign replicas.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import IsrReport
 from controller.machine.configs.topic_configs import allows_unclean_election
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import placement, reports
+from controller.machine.partitions import requests, rules
 from controller.machine.partitions.blocks import Span, changed, numbered
 from controller.machine.partitions.rules import (
-    are_eligible_no_more,
-    enough_in_sync,
+    effective_min_isr,
+    elr_must_be_cleared,
     fill,
-    has_real_brokers,
+    has_kraft_brokers,
     is_filled,
-    is_kept_up,
-    new_upkeep,
+    is_up_to_date,
+    new_replica_metadata,
 )
 from controller.machine.state import Cluster, Topic
 from events.catalog import Event, IsrChanged, LeaderElected, Partition
@@ -37,25 +37,26 @@ LeadershipChange = LeaderElected | IsrChanged
 
 
 def new_partition(replicas: tuple[BrokerId, ...], cluster: Cluster) -> Partition:
-    """A partition at its creation: all live replicas are in sync, the first of them leads."""
+    """A new partition: all live replicas are in sync, and the first of them leads."""
     isr = tuple(replica for replica in replicas if replica in cluster.live)
-    return Partition(replicas, isr, isr[0] if isr else NO_LEADER, upkeep=new_upkeep(replicas, cluster))
+    return Partition(
+        replicas, isr, isr[0] if isr else NO_LEADER, replica_metadata=new_replica_metadata(replicas, cluster)
+    )
 
 
 def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor: int) -> tuple[Partition, ...]:
-    """New partitions `first` to `first + count - 1` of a topic where placement puts them."""
-    ring = placement.rack_ring(cluster.usable, cluster.usable_racks)
-    replica_lists = placement.place(topic, ring, first, count, factor)
-    if factor <= len(cluster.usable) and not has_real_brokers(cluster):
+    """Returns the partitions `first` to `first + count - 1` of a topic, with automatic placement."""
+    ring = rules.rack_ring(cluster.usable, cluster.usable_racks)
+    replica_lists = rules.place(topic, ring, first, count, factor)
+    if factor <= len(cluster.usable) and not has_kraft_brokers(cluster):
         return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
 
-def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
-    """The topic, or a span of its partitions, brought in line with the brokers that are live now, and the events that
-    do it; none if it is."""
-    if has_real_brokers(cluster):
-        return reports.settle(topic, cluster, reason, span)
+def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
+    """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
+    if has_kraft_brokers(cluster):
+        return requests.reconcile(topic, cluster, reason, span)
     events: list[Event] = []
     settled: dict[int, Partition] = {}
     for index, before in numbered(topic.partitions, span):
@@ -63,8 +64,8 @@ def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None
         events += fills
         if fills:
             settled[index] = filled
-        if cluster.settings.cluster_carries_out:
-            continue  # its leaders are elected elsewhere, and observed
+        if cluster.settings.has_target_cluster:
+            continue  # the target cluster elects its leaders
         after, how = _led(filled, topic, cluster)
         change = _change(topic.name, index, filled, after, how + reason)
         if change is not None:
@@ -74,19 +75,19 @@ def settle(topic: Topic, cluster: Cluster, reason: str, span: Span | None = None
 
 
 def is_in_sync(partition: Partition, live: tuple[BrokerId, ...]) -> bool:
-    """Whether every live replica is in the in-sync set."""
+    """True if every live replica is in sync."""
     return all(replica in partition.isr for replica in partition.replicas if replica in live)
 
 
-def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
-    """Whether `settle` has nothing to do; cheap, for choosing what to review. It may err by saying no."""
+def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
+    """True if `reconcile` would change nothing. May return False although nothing would change."""
     live = cluster.live
     partitions = (partition for _, partition in numbered(topic.partitions, span))
-    if cluster.settings.cluster_carries_out:
+    if cluster.settings.has_target_cluster:
         return all(is_filled(partition, cluster) for partition in partitions)
-    if has_real_brokers(cluster):
-        enough = enough_in_sync(topic, cluster)
-        return all(is_kept_up(each, cluster) and not are_eligible_no_more(each, enough) for each in partitions)
+    if has_kraft_brokers(cluster):
+        enough = effective_min_isr(topic, cluster)
+        return all(is_up_to_date(each, cluster) and not elr_must_be_cleared(each, enough) for each in partitions)
     for partition in partitions:
         if partition.leader not in live and (
             partition.leader >= 0 or any(replica in live for replica in partition.replicas)
@@ -100,7 +101,7 @@ def is_settled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool
 
 
 def _led(partition: Partition, topic: Topic, cluster: Cluster) -> tuple[Partition, str]:
-    """The partition as it stands with the brokers that are live now, and how the reason of its change begins."""
+    """Returns the partition under the live brokers, and the beginning of the reason for the change."""
     live = cluster.live
     isr = tuple(member for member in partition.isr if member in live) or partition.isr
     if partition.leader in live and partition.leader in isr:
@@ -118,7 +119,7 @@ def _first_live(replicas: tuple[BrokerId, ...], cluster: Cluster) -> BrokerId:
 
 
 def _moved(before: Partition, leader: BrokerId, isr: tuple[BrokerId, ...]) -> Partition:
-    """The partition under this leader and in-sync set, its epochs raised if that changes it; else the very same."""
+    """Returns the partition with this leader and ISR and raised epochs; the very same if nothing changes."""
     if leader == before.leader and isr == before.isr:
         return before
     leader_epoch = before.leader_epoch + (leader != before.leader)
@@ -135,11 +136,11 @@ def _change(topic: TopicName, index: int, before: Partition, after: Partition, r
 def accept_isr(
     topic: Topic, broker_id: BrokerId, report: IsrReport, cluster: Cluster
 ) -> LeadershipChange | ErrorCode | None:
-    """What a leader's report of its in-sync set leads to: an event, nothing, or the error that AlterPartition gives."""
+    """Returns the event for an ISR report, None if nothing changes, or the error code of AlterPartition."""
     if not 0 <= report.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partition = topic.partitions[report.partition]
-    code = reports.refusal(partition, broker_id, report, cluster)
+    code = requests.refusal(partition, broker_id, report, cluster)
     if code is not None:
         return code
     isr = tuple(replica for replica in partition.replicas if replica in report.isr)
@@ -150,7 +151,7 @@ def accept_isr(
 def without_leader(
     topic: Topic, index: int, broker_id: BrokerId, cluster: Cluster, reason: str
 ) -> LeadershipChange | None:
-    """Another leader for a partition whose leader cannot serve; none (-1) when nobody else may lead."""
+    """Elects another leader if the leader cannot serve; -1 if nobody else may lead."""
     partition = topic.partitions[index]
     if partition.leader != broker_id:
         return None

@@ -1,1 +1,1 @@
-"""A gateway: puts commands, follows events, answers clients."""
+"""Gateways: clients connect to them, and they forward commands to the workers."""

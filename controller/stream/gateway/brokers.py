@@ -1,26 +1,35 @@
-"""Simulated brokers of the workers, as a gateway's HTTP moves them: by commands to every partition.
+"""Brokers as a gateway handles them: the workers' simulated brokers, or the target cluster.
 
-The workers' fleet takes a broker's end and start from the log like everybody else. A delay is nothing that a command
-says, so a gateway cannot set one.
+Simulated brokers. HTTP starts and stops them by commands to every partition, and the workers follow the log. A command
+carries no delay, so a gateway cannot set one.
+
+Target cluster. The events name its brokers, so nobody configures them here. Requests that are not about topics are
+forwarded to them. The gateway polls them, so that its health shows when nothing can be carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 
 import msgspec
+import structlog
 
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.security import NotAuthenticated, Security
 from controller.brokers.simulated import UnknownBroker, rack_of
 from controller.machine.commands.commands import FenceBroker, RegisterBroker, UnfenceBroker
-from controller.machine.state import Broker
+from controller.machine.state import Broker, Cluster
+from controller.serving.process import reached
+from controller.serving.reach_cluster import ReachedCluster, reach_as
 from controller.stream.gateway.node import GatewayNode
 from events.names import BrokerId
 
 SIMULATED = "simulated-"
 
 
-class BrokerShown(msgspec.Struct, frozen=True):
-    """A simulated broker as it was last made to be here."""
+class SimulatedBrokerState(msgspec.Struct, frozen=True):
+    """A simulated broker, as this gateway last changed it."""
 
     broker_id: BrokerId
     rack: str
@@ -29,45 +38,43 @@ class BrokerShown(msgspec.Struct, frozen=True):
 
 
 class GatewayBrokers:
-    """Adds, stops and starts simulated brokers."""
-
     def __init__(self, node: GatewayNode) -> None:
         self._node = node
-        self._changed: dict[BrokerId, BrokerShown] = {}
+        self._changed: dict[BrokerId, SimulatedBrokerState] = {}
 
     @property
-    def brokers(self) -> Mapping[BrokerId, BrokerShown]:
-        """Those that were changed here."""
+    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]:
+        """The brokers changed by this gateway."""
         return self._changed
 
-    def add(self, rack: str | None = None) -> BrokerShown:
-        """A further broker joins, with the next free id."""
+    def add(self, rack: str | None = None) -> SimulatedBrokerState:
+        """Add a broker with the next free id."""
         known = self._node.store.durable_cluster.brokers
         broker_id = BrokerId(max([0, *known, *self._changed]) + 1)
         self._join(broker_id, rack or rack_of(broker_id), known.get(BrokerId(1)), "joined")
         return self._changed[broker_id]
 
     def stop_broker(self, broker_id: int) -> None:
-        """A broker dies. Raises UnknownBroker."""
+        """Raises UnknownBroker."""
         broker = self._simulated(broker_id)
         request_id = self._node.new_request_id(f"broker-{broker_id}")
         at_ms = self._node.now_ms()
         fence = FenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason="stopped")
         self._node.broadcast([fence])
-        self._changed[broker.broker_id] = BrokerShown(broker.broker_id, broker.rack or "", running=False)
+        self._changed[broker.broker_id] = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=False)
 
     def start_broker(self, broker_id: int) -> None:
-        """A broker comes back. Raises UnknownBroker."""
+        """Raises UnknownBroker."""
         broker = self._simulated(broker_id)
         self._join(broker.broker_id, broker.rack or "", broker, "started")
 
     def set_delay(self, broker_id: int, delay_ms: int) -> None:
-        """Brokers of workers have no delay. Raises UnknownBroker, ValueError."""
+        """Accept only 0: the workers' brokers have no delay. Raises UnknownBroker, ValueError."""
         broker = self._simulated(broker_id)
         if delay_ms:
-            raise ValueError("delay_ms: brokers of stream workers cannot be made slow; allowed is 0")
-        shown = BrokerShown(broker.broker_id, broker.rack or "", running=not broker.fenced)
-        self._changed.setdefault(broker.broker_id, shown)
+            raise ValueError("delay_ms: brokers of stream workers have no delay; allowed: 0")
+        state = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
+        self._changed.setdefault(broker.broker_id, state)
 
     def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> None:
         request_id, at_ms = self._node.new_request_id(f"broker-{broker_id}"), self._node.now_ms()
@@ -81,7 +88,7 @@ class GatewayBrokers:
         )
         unfence = UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker_id, reason=reason)
         self._node.broadcast([register, unfence])
-        self._changed[broker_id] = BrokerShown(broker_id, rack, running=True)
+        self._changed[broker_id] = SimulatedBrokerState(broker_id, rack, running=True)
 
     def _simulated(self, broker_id: int) -> Broker:
         brokers = self._node.store.durable_cluster.brokers
@@ -90,3 +97,57 @@ class GatewayBrokers:
             known = [one.broker_id for one in brokers.values() if one.incarnation.startswith(SIMULATED)]
             raise UnknownBroker(broker_id, sorted(known))
         return broker
+
+
+class GatewayCluster:
+    """The target cluster, reached at the brokers that `cluster` knows, with the credentials `security`."""
+
+    def __init__(self, cluster: Callable[[], Cluster], security: Security, look_every_s: float) -> None:
+        self.trouble: str | None = "not reached yet"
+        """Why the cluster is unreachable; None if it is reachable."""
+        self._cluster = cluster
+        self._security = security
+        self._look_every_s = look_every_s
+        self._log = structlog.get_logger("topicwright")
+        self._reached: ReachedCluster | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def reached(self) -> ReachedCluster:
+        """Wait for the cluster. Raises SettingsError for wrong credentials."""
+        where = "the target cluster"
+        self._reached = await reached(where, self._reach, ClusterUnreachable)
+        self._looking = asyncio.create_task(self._poll(), name="look at the cluster")
+        return self._reached
+
+    async def stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._reached is not None:
+            self._reached.link.close()
+
+    async def _reach(self) -> ReachedCluster:
+        addresses = addresses_of(self._cluster())
+        if not addresses:
+            raise ClusterUnreachable("no worker has registered its brokers yet")
+        return await reach_as(self._security, ",".join(addresses), self._log, within_s=0)
+
+    async def _poll(self) -> None:
+        assert self._reached is not None, "it was reached"
+        while True:
+            try:
+                await self._reached.link.refresh_api_versions()
+                trouble = None
+            except (ClusterUnreachable, NotAuthenticated) as error:
+                trouble = str(error)
+            if (trouble is None) != (self.trouble is None):
+                self._log.warning("the cluster is lost" if trouble else "the cluster is back", why=trouble)
+            self.trouble = trouble
+            await asyncio.sleep(self._look_every_s)
+
+
+def addresses_of(cluster: Cluster) -> list[str]:
+    """HOST:PORT of the live brokers, or of all if none is live."""
+    live = [broker for _, broker in sorted(cluster.brokers.items()) if not broker.fenced]
+    endpoints = [broker.endpoints[0] for broker in live or cluster.brokers.values() if broker.endpoints]
+    return [f"{one.host}:{one.port}" for one in endpoints if one.port > 0]

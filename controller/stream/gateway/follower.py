@@ -1,8 +1,7 @@
 """Reading the events topic as it grows: librdkafka in a thread, records handed to the event loop in batches.
 
-Partitions are assigned by hand and read from where their caches end: nothing here depends on a consumer group or on
-committed offsets. The announcements of other gateways are read along with the events, so that whoever hears them knows
-that events arrive too.
+Partitions are assigned manually and read from where their caches end, without a consumer group or committed offsets.
+Heartbeats of gateways are read along with the events, so a gateway that receives its own heartbeat receives events too.
 """
 
 from __future__ import annotations
@@ -16,21 +15,19 @@ import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
-"""The loop takes a batch whole, within some ten milliseconds: a record of a review has a thousand events, and as many
-bytes as hundreds of creates."""
+"""Limits of a batch, which the loop processes in some ten milliseconds. A record of a reconciliation has a thousand
+events, and as many bytes as hundreds of creates."""
 BATCHES_AHEAD = 4
-"""How many batches may wait for the event loop before reading pauses."""
+"""Batches that may wait for the event loop before reading pauses."""
 POLL_S = 0.2
 
 Place = tuple[str, int]
-"""A topic and the number of a partition."""
+"""A topic and a partition."""
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""librdkafka reports these only when a topic was missing for longer than brokers need to learn of a new one."""
+"""librdkafka reports these only if a topic is missing for longer than brokers need to learn of a new one."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record. `partition` is the number in its topic."""
-
     topic: str
     partition: int
     offset: int
@@ -38,21 +35,21 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
-    """Records in order, and the partitions (by topic and number) of which all is read that was there at the start."""
+    """Records in order, and the partitions that were read up to their end at the start."""
 
     records: tuple[Record, ...]
     ended: frozenset[Place]
 
 
 class FollowingFailed(Exception):
-    """Reading cannot go on; the message says why and what to do."""
+    """Reading cannot go on. The message says why and what to do."""
 
 
 class Follower:
-    """Follows partitions from given offsets.
+    """Reads partitions from given offsets.
 
-    `take` is called on the event loop with every batch, `fail` with what ends the reading for good. What passes by
-    itself, such as brokers that cannot be reached, is waited for.
+    Calls `take` on the event loop with every batch, and `fail` with a permanent error. Waits for temporary ones, such
+    as unreachable brokers.
     """
 
     def __init__(
@@ -69,12 +66,12 @@ class Follower:
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._thread: threading.Thread | None = None
         self._behind: set[Place] = set()
-        """The partitions of which there is more to be read that was there at the start."""
+        """The partitions not yet read up to their end at the start."""
         self._ends: dict[Place, int] = {}
-        """Where each of those ended when it was first fetched."""
+        """Their ends, as of the first fetch."""
 
     def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
-        """Follow every partition of `topic` from its offset, and what is new in partition 0 of `newest_of`."""
+        """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`."""
         self._loop = asyncio.get_running_loop()
         places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
         self._behind = {(topic, partition) for partition in range(len(offsets))}
@@ -83,7 +80,6 @@ class Follower:
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the reading."""
         self._stopped.set()
         self._room.release()
         if self._thread is not None:
@@ -120,17 +116,17 @@ class Follower:
             batch = self._with_ends(consumer, batch)
         *early, last = _parts(batch.records)
         for part in early:
-            self._give(FollowedEvents(part, frozenset()))
+            self._enqueue(FollowedEvents(part, frozenset()))
         if last or batch.ended:
-            self._give(FollowedEvents(last, batch.ended))
+            self._enqueue(FollowedEvents(last, batch.ended))
 
-    def _give(self, batch: FollowedEvents) -> None:
+    def _enqueue(self, batch: FollowedEvents) -> None:
         self._room.acquire()
-        self._on_loop(partial(self._hand_over, batch))
+        self._on_loop(partial(self._deliver, batch))
 
     def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
-        """The batch, with the partitions that have come to where they ended at first: librdkafka reports an end only
-        where a fetch brings nothing, which may never be while others write."""
+        """The batch with the partitions that have reached their initial end. librdkafka reports an end only when a
+        fetch returns nothing, which may never happen while others write."""
         read = {(record.topic, record.partition): record.offset + 1 for record in batch.records}
         for place in self._behind & read.keys() - self._ends.keys():
             end = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
@@ -143,7 +139,7 @@ class Follower:
         self._behind -= ended
         return FollowedEvents(batch.records, ended)
 
-    def _hand_over(self, batch: FollowedEvents) -> None:
+    def _deliver(self, batch: FollowedEvents) -> None:
         self._room.release()
         if not self._stopped.is_set():
             self._take(batch)
@@ -170,7 +166,7 @@ def _batch(messages: Sequence[Message]) -> FollowedEvents:
 
 
 def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
-    """Records in order, in parts of no more than `BATCH_BYTES`, or of one record; the last part may be empty."""
+    """Records in order, in parts of at most `BATCH_BYTES` or one record; the last part may be empty."""
     parts: list[tuple[Record, ...]] = []
     part: list[Record] = []
     room = BATCH_BYTES
@@ -184,16 +180,16 @@ def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
 
 
 def _raise_if_final(error: KafkaError, topic: str, partition: int) -> None:
-    """Raise FollowingFailed for what waiting does not cure."""
+    """Raise FollowingFailed for permanent errors."""
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         raise FollowingFailed(
-            f"partition {partition} of {topic} no longer has the records that come next: {error.str()}; it must keep "
+            f"partition {partition} of {topic} no longer has the next records: {error.str()}; it must keep "
             "everything (cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
             "started again, this gateway begins with the newest base, where there is one"
         )
     if error.code() in _GONE:
         raise FollowingFailed(
-            f"partition {partition} of {topic} is not there any more ({error.str()}): it must not be deleted"
+            f"partition {partition} of {topic} no longer exists ({error.str()}): it must not be deleted"
         )
     if error.fatal() or error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
         raise FollowingFailed(f"partition {partition} of {topic} cannot be read: {error.str()}") from KafkaException(

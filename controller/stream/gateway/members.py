@@ -1,55 +1,67 @@
-"""Which gateways live: each announces itself in a topic, and hears the announcements of all.
+"""The live gateways: heartbeats in a topic, and the nodes that clients are shown for them.
 
-A gateway that receives its own heartbeat knows that it can write to Kafka and read from it. Without its own heartbeat
-for too long, it has lost Kafka. Another gateway that is silent for too long, while the own heartbeats arrive, is dead.
-Only the last seconds of the topic matter, so it is read from its end and has a short retention.
+Each gateway announces itself in a topic and reads the announcements of all. A gateway that receives its own heartbeat
+can write to Kafka and read from it; without one for a session timeout it has lost Kafka. Another gateway that is silent
+for a session timeout, while the own heartbeats arrive, is dead. Only the last seconds of the topic matter, so it is
+read from its end and has a short retention.
+
+Nodes. Brokers with addresses (a target cluster) are shown as they are, followed by the live gateways. Simulated brokers
+have none, so clients reach each of them at a gateway: the live gateways represent the brokers round-robin, in an order
+that all gateways agree on, and remaining gateways are nodes of their own. The controller is the node of this very
+gateway. Clients of a listener are shown the gateways' addresses of that listener.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import msgspec
+import structlog
+from confluent_kafka import KafkaError
+from msgspec.structs import replace
 
-from controller.controller_api import Node
+from controller.access.authorizer import Authorizer
+from controller.controller_api import ControllerApi, ControllerPort, Node
+from controller.machine.state import Broker
+from controller.stream.gateway.producer import NotProduced, Producing
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 
-ANNOUNCEMENT_VERSION = 1  # others than this are passed over
+ANNOUNCEMENT_VERSION = 1  # other versions are ignored
 NODE_IDS_FROM, NODE_IDS = 1_000_000_000, 1_000_000_000
-"""The ids of gateways as nodes of their own, away from those of brokers."""
+"""The node ids of gateways, apart from those of brokers."""
 PORTS = range(1, 65_536)
 HOST_MAX = 255
-"""Characters of a host's name: no name of DNS is longer."""
+"""The longest host name in DNS."""
 
 
 class Announcement(Fact, frozen=True):
-    """A gateway says where it is. Newer releases may add fields, which older ones do not read."""
+    """A gateway's heartbeat with its addresses. Newer releases may add fields, which older ones ignore."""
 
     version: int
     gateway_id: str
-    """Unique to one data folder's gateway."""
+    """Unique to a data folder."""
     process: str
-    """Unique to one process."""
+    """Unique to a process."""
     host: str
     port: int
     http: str
-    """HOST:PORT of its HTTP side."""
+    """HOST:PORT of its HTTP listener."""
     leaving: bool = False
     endpoints: tuple[Endpoint, ...] = ()
-    """Where each of its listeners is reached, by the listener's name; the first is `host` and `port`."""
+    """The advertised address of each listener, by its name; the first is `host` and `port`."""
 
     def at(self, listener: str | None) -> tuple[str, int]:
-        """Where clients of a listener reach the gateway: at its listener of the same name, or at its first."""
+        """The address for clients of a listener: the listener of the same name, or the first one."""
         for each in self.endpoints:
             if each.name == listener:
                 return each.host, each.port
         return self.host, self.port
 
-    def can_be_reached(self) -> bool:
-        """Whether its places are such as a gateway can have."""
+    def is_valid(self) -> bool:
+        """True if its addresses are valid."""
         places = [(self.host, self.port), *((each.host, each.port) for each in self.endpoints)]
         return all(0 < len(host) <= HOST_MAX and port in PORTS for host, port in places)
 
@@ -60,54 +72,149 @@ encode_announcement = msgspec.msgpack.Encoder().encode
 
 
 def node_id_of(gateway_id: str) -> int:
-    """The id of a gateway as a node of its own: the same at every gateway, and after a restart."""
+    """The node id of a gateway, the same at every gateway and after a restart."""
     return NODE_IDS_FROM + zlib.crc32(gateway_id.encode()) % NODE_IDS
 
 
 class Members:
-    """The gateways that live, as one of them hears it. `clock` gives seconds."""
+    """The live gateways, by the heartbeats that this one receives. `clock` returns seconds."""
 
     def __init__(self, own: Announcement, *, session_s: float, clock: Callable[[], float]) -> None:
         self.own = own
         self.session_s = session_s
         self._clock = clock
-        self._heard: dict[str, tuple[float, Announcement]] = {}
+        self._latest: dict[str, tuple[float, Announcement]] = {}
         self._began = clock()
 
-    def hear(self, value: bytes) -> None:
-        """Take an announcement; what this release cannot read is skipped: announcements are not part of the history."""
+    def on_heartbeat(self, value: bytes) -> None:
+        """Process a heartbeat; unreadable ones are skipped, because heartbeats are not part of the history."""
         try:
-            heard = _decode(value)
+            announcement = _decode(value)
         except UNREADABLE:
             return
-        if not heard.can_be_reached():  # clients would be shown it, and no answer could be encoded
+        if not announcement.is_valid():  # clients would be shown it, and no answer could be encoded
             return
-        if heard.leaving and heard.gateway_id != self.own.gateway_id:
-            self._heard.pop(heard.gateway_id, None)
-        elif heard.gateway_id != self.own.gateway_id or heard.process == self.own.process:
-            self._heard[heard.gateway_id] = (self._clock(), heard)
-        if heard.gateway_id == self.own.gateway_id:  # else those that died would be kept for as long as this one lives
+        if announcement.leaving and announcement.gateway_id != self.own.gateway_id:
+            self._latest.pop(announcement.gateway_id, None)
+        elif announcement.gateway_id != self.own.gateway_id or announcement.process == self.own.process:
+            self._latest[announcement.gateway_id] = (self._clock(), announcement)
+        if announcement.gateway_id == self.own.gateway_id:  # drop the dead ones, whose ids may be many
             live = {self.own.gateway_id, *(each.gateway_id for each in self.live())}
-            self._heard = {gateway_id: each for gateway_id, each in self._heard.items() if gateway_id in live}
+            self._latest = {gateway_id: each for gateway_id, each in self._latest.items() if gateway_id in live}
 
     @property
-    def heard_own(self) -> bool:
-        """Whether this gateway has heard itself at all."""
-        return self.own.gateway_id in self._heard
+    def has_own_heartbeat(self) -> bool:
+        """True once this gateway has received its own heartbeat."""
+        return self.own.gateway_id in self._latest
 
     def silent_s(self) -> float:
-        """For how long this gateway has not heard itself."""
-        heard = self._heard.get(self.own.gateway_id)
-        return self._clock() - (self._began if heard is None else heard[0])
+        """Seconds since this gateway received its own heartbeat."""
+        latest = self._latest.get(self.own.gateway_id)
+        return self._clock() - (self._began if latest is None else latest[0])
 
     def live(self) -> list[Announcement]:
-        """The gateways that live, this one among them, in one order at all of them."""
-        heard = self._heard.get(self.own.gateway_id)
-        newest = self._clock() if heard is None else heard[0]
-        others = [each for at, each in self._heard.values() if newest - at < self.session_s]
+        """The live gateways, including this one, in the same order at all of them."""
+        latest = self._latest.get(self.own.gateway_id)
+        newest = self._clock() if latest is None else latest[0]
+        others = [each for at, each in self._latest.values() if newest - at < self.session_s]
         return sorted([*(each for each in others if each.gateway_id != self.own.gateway_id), self.own], key=_gateway_id)
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:
-    """A gateway as a node of its own, as clients of a listener are shown it."""
+    """The node of a gateway for clients of a listener."""
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
+
+
+class Heartbeats:
+    """Sends the heartbeats of this gateway, one of `members`, to `topic`. Without an own heartbeat for a session
+    timeout it has lost Kafka."""
+
+    def __init__(self, members: Members, producer: Producing, topic: str) -> None:
+        self.members = members
+        self.topic = topic
+        self.trouble: str | None = None
+        """Why Kafka counts as lost; None if it does not."""
+        self._producer = producer
+        self._log = structlog.get_logger("topicwright")
+
+    def announce(self, leaving: bool = False) -> None:
+        """Send a heartbeat, or say that the gateway leaves, and check whether Kafka is lost."""
+        self._check_kafka()
+        own = replace(self.members.own, leaving=leaving)
+        try:
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
+        except NotProduced as error:
+            self._log.warning("announcement not sent", why=str(error))
+
+    def _check_kafka(self) -> None:
+        silent_s = self.members.silent_s()
+        if silent_s <= self.members.session_s:
+            if self.trouble is not None:
+                self._log.info("kafka is back")
+            self.trouble = None
+        elif self.trouble is None:
+            self.trouble = "this gateway does not receive its own heartbeats from Kafka"
+            self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
+
+
+def _nothing_more(offset: int, error: KafkaError | None) -> None:
+    return None
+
+
+class StreamGateway(ControllerApi):
+    """One of several gateways, as its handlers see it."""
+
+    decides_here = False
+
+    def __init__(
+        self,
+        controller: ControllerPort,
+        members: Members,
+        *,
+        advertised: Endpoint,
+        authorizer: Authorizer | None = None,
+        partitions_per_response_max: int = 2000,
+    ) -> None:
+        super().__init__(
+            controller,
+            node_id=node_id_of(members.own.gateway_id),
+            advertised=advertised,
+            authorizer=authorizer,
+            partitions_per_response_max=partitions_per_response_max,
+        )
+        self.members = members
+
+    def nodes(self, include_fenced: bool = False) -> list[Node]:
+        brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
+        if any(_has_address(broker) for broker in brokers):
+            return [*map(self._broker_node, brokers), *self._gateway_nodes()]
+        return _represented(brokers, self.members.live(), self._listener)
+
+    def _gateway_nodes(self) -> list[Node]:
+        return [node_of(one, self._listener) for one in self.members.live()]
+
+    def controller_id(self) -> int:
+        """The node for admin requests: this gateway."""
+        own = self.members.own.at(self._listener)
+        for node in self.nodes():
+            if (node.host, node.port) == own:
+                return node.node_id
+        return self.node_id
+
+    def _broker_node(self, broker: Broker) -> Node:
+        endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
+        return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+
+
+def _has_address(broker: Broker) -> bool:
+    return bool(broker.endpoints) and broker.endpoints[0].port > 0
+
+
+def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:
+    live = [broker for broker in brokers if not broker.fenced]
+    nodes = []
+    for broker in brokers:
+        turn = live.index(broker) if not broker.fenced else 0
+        host, port = gateways[turn % len(gateways)].at(listener)
+        nodes.append(Node(broker.broker_id, host, port, broker.rack, broker.fenced))
+    return [*nodes, *(node_of(gateway, listener) for gateway in gateways[len(live) :])]

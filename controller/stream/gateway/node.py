@@ -1,19 +1,29 @@
-"""A gateway's side of the stream: sends commands to the workers, and finds their answers in the events topic.
+"""A gateway's node: sends commands to the workers and finds their answers in the events topic.
 
-Flow of a request: its commands are produced into the commands topic, each to the partition of its topic, or, where they
-concern no topic but who may do what, to the one that all such commands go to; a worker decides them; the records of the
-decisions are read, brought into this gateway's own state, committed there, and only then answered. So whoever has an
-answer finds what it says in every question that follows here.
+A request's commands go to the commands topic: each to the partition of its topic, or, if they concern the cluster, to
+the one partition that decides these. A worker decides them. The gateway reads the records of the decisions, applies
+them to its own state, commits, and only then answers. So a client that has an answer sees its effect in every later
+read here.
 
 Constraints:
-- a gateway decides nothing and keeps nothing: its folder is a cache of the events topic;
-- any gateway answers for any topic; what one has sent, all of them follow;
-- everybody is answered in time: at the deadline of the request and a little more, or after `answer_timeout_s` where a
-  request has none. REQUEST_TIMED_OUT says that the command lies in Kafka; NOT_CONTROLLER that Kafka did not take it in
-  time;
-- without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready;
-- a command on which something raises before it is sent fails alone (`controller.engine.faults`);
-- an event that cannot be read or applied ends the process: it would show another state than the one that was decided.
+- A gateway decides nothing; its folder is a cache of the events topic.
+- Any gateway answers for any topic, and all of them follow what one has sent.
+- Every request is answered in time: shortly after its deadline, or after `answer_timeout_s` without one.
+  REQUEST_TIMED_OUT means that the command lies in Kafka, NOT_CONTROLLER that Kafka did not take it in time.
+- Without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready.
+- A command that raises before it is sent fails alone (`controller.engine.faults`).
+- An event that cannot be read or applied ends the process: it would show another state than the decided one.
+
+`GatewayGate` applies what depends on earlier commands: mutation quotas (KIP-599), and refusals of the same kind.
+Workers decide each command alone, so the gateway stamps a command that exceeds its requester's quota, by the decision
+that it expects. A command that would be refused like others just now is answered and counted without being sent. Each
+gateway counts for itself, so with N gateways a user has up to N times its quota. Create-topic policies are the
+workers': what they refuse uses up quota, and is recorded each time.
+
+`BrokerConfigCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
+others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
+that submitted a change copies it before it answers. If that gateway dies, another one copies what has lagged for two
+heartbeats.
 """
 
 from __future__ import annotations
@@ -21,50 +31,156 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
-from controller.access.mutation_quotas import MutationQuotas
+from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
-from controller.controller_api import Reply, Standing
+from controller.controller_api import ControllerStatus, Reply
 from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
+from controller.machine.access.quotas import mutations
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AlterResourceConfigs, AnyCommand, ClientCommand, TopicCommand
-from controller.machine.decision import Answer
+from controller.machine.commands.commands import (
+    AlterResourceConfigs,
+    AnyCommand,
+    ClientCommand,
+    CopyBrokerConfigs,
+    CreateTopic,
+    DryRunResult,
+    TopicCommand,
+)
+from controller.machine.decide import decide
+from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway.broker_configs import BrokerConfigCopies
+from controller.machine.state import State
+from controller.machine.truncation import is_short
+from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.gate import GatewayGate
-from controller.stream.gateway.presence import Presence
-from controller.stream.gateway.producer import NotProduced
-from controller.stream.gateway.sender import NOT_TAKEN, CommandSender, Producing
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, home_of
+from controller.stream.gateway.members import Heartbeats
+from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
+from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 
-GRACE_S = 1.0
-"""How long after its deadline a request is answered by the gateway itself: a worker answers it before, if any lives."""
+Send = Callable[[AnyCommand, Sequence[int]], None]
 
-NO_KAFKA = "This gateway has lost Kafka and takes no requests until it is back."
+
+class BrokerConfigCopies:
+    """Copies broker configs from the first partition to all `partitions`."""
+
+    def __init__(self, partitions: Sequence[PartitionState], stamps: Stamps, send: Send) -> None:
+        self._partitions = partitions
+        self._stamps = stamps
+        self._send = send
+        self._lagged: tuple[int, ...] = ()
+        """The partitions that lagged at the last heartbeat."""
+        self._arrived = asyncio.Event()
+
+    def learn(self) -> None:
+        """Partitions were read further."""
+        if not self._lagging():
+            self._arrived.set()
+
+    def heartbeat(self) -> None:
+        """Duplicate to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
+        lagging = self._lagging()
+        if lagging and lagging == self._lagged:
+            with suppress(NotProduced):
+                self._copy(lagging)
+        self._lagged = lagging
+
+    async def everywhere(self, within_s: float) -> None:
+        """Duplicate to all partitions, and wait until they have the configs or the time is up."""
+        lagging = self._lagging()
+        if lagging:
+            self._arrived.clear()
+            with suppress(NotProduced, asyncio.TimeoutError):
+                self._copy(lagging)
+                await asyncio.wait_for(self._arrived.wait(), within_s)
+
+    def _copy(self, numbers: Sequence[int]) -> None:
+        first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
+        request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
+        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=first.configs_of_brokers()), numbers)
+
+    def _lagging(self) -> tuple[int, ...]:
+        clusters = [each.store.durable_cluster for each in self._partitions]
+        first = clusters[CLUSTER_PARTITION].configs_of_brokers()
+        return tuple(number for number, each in enumerate(clusters) if each.configs_of_brokers() != first)
+
+
+class GatewayGate:
+    """Checks commands on their way to the workers."""
+
+    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
+        self._replies = replies
+        self._quotas = quotas
+        self._refusals = refusals
+
+    def passed(self, state: State, quotas: Quotas, command: TopicCommand) -> TopicCommand | tuple[Answer, ...]:
+        """The command to send, or the answers to one that is only counted.
+
+        `state` is the gateway's state of the topic's partition, which may lag: the workers decide.
+        """
+        expected = _expected(state, command)
+        if expected is None:
+            return command
+        if expected.refusal is not None:
+            return command if self._refusals.is_recorded(command, expected) else expected.answers
+        changes = mutations(state, command, expected) if quotas else 0
+        wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
+        if wait_ms:
+            self._replies.throttle(command.request_id, wait_ms)
+        if not is_refused:
+            return command
+        return self._over_quota(state, replace(command, throttle_ms=wait_ms))
+
+    def _over_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
+        """Over quota: sent until there are too many of them to record each."""
+        expected = _expected(state, stamped)
+        if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):
+            return stamped  # type: ignore[no-any-return]
+        return expected.answers
+
+
+def _expected(state: State, command: Any) -> Decision | None:
+    """The workers' likely decision if policies and cluster agree; None if deciding raises, which the workers record."""
+    try:
+        decision = decide(state, command)
+        if decision.needs_approval:
+            agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
+            decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
+    except Exception:
+        return None
+    # Refusals that the workers would truncate are counted here: the commands topic would have them in full.
+    return decision if decision.refusal is None or is_short(command) else replace(decision, events=())
+
+
+GRACE_S = 1.0
+"""Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
+
+NO_KAFKA = "This gateway has lost Kafka and accepts no requests until it is back."
 NOT_DECIDED = "No worker decided this in time; it may be decided later."
-STOPS = "This gateway is stopping and takes no more requests."
+STOPS = "This gateway is stopping and accepts no more requests."
 FAILED = "This gateway failed; its log has the cause."
 
 
 class GatewayNode:
-    """Implements `controller.controller_api.ControllerPort` over partitions that it follows."""
+    """Implements `controller.controller_api.ControllerPort` over the partitions that it follows."""
 
     def __init__(
         self,
         partitions: Sequence[PartitionState],
         topics: Topics,
-        presence: Presence,
+        presence: Heartbeats,
         producer: Producing,
         *,
         boot_id: str,
@@ -74,8 +190,8 @@ class GatewayNode:
         command_failed: Callable[[str], None] = lambda _: None,
         committed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`command_failed` counts the commands that could not be sent because something raised on them; `committed` is
-        called with a partition that was brought further."""
+        """`command_failed` counts commands that raised before they were sent; `committed` is called with each partition
+        that was read further."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
         self.cluster_id = topics.cluster_id
@@ -84,43 +200,42 @@ class GatewayNode:
         self.failed = asyncio.Event()
         stamps = Stamps(boot_id, clock_ms)
         self.now_ms, self.new_request_id = stamps.now_ms, stamps.new_request_id
-        self.refusals = RefusalRecords(stamps, self.observe)
+        self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
         self._gate = GatewayGate(self.replies, quotas or MutationQuotas(), self.refusals)
         self._presence = presence
         self._sender = CommandSender(
-            producer, topics.commands, self._answer_error, lambda number: self.partitions[number].fold.next_source
+            producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
         )
         self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number) for number in range(len(self.partitions))}
-        """The partitions whose end was not reached yet."""
+        """The partitions not yet read to their end."""
 
     def partition_of(self, key: ShardKey) -> int:
-        """The partition of a shard key."""
         return partition_of(key, len(self.partitions))
 
     def query(self) -> Questions:
-        """Questions about all partitions."""
+        """A query over all partitions."""
         return Questions(list(map(_query, self.partitions)), self.partition_of)
 
     # --- the port of the handlers
 
     @property
     def storage_error(self) -> str | None:
-        """Why nothing can be recorded now; None when it can."""
+        """Why nothing can be recorded; None if it can."""
         return self._presence.trouble
 
-    def standing(self) -> Standing:
-        """How this gateway stands: what all its partitions hold, and what it waits for."""
+    def status(self) -> ControllerStatus:
+        """The state of this gateway and of all its partitions."""
         events = sum(each.log.durable_offset for each in self.partitions)
         waiting = sum(len(each.state.waiting) for each in self.partitions)
-        return Standing(events, waiting, len(self.replies), self.storage_error, self.failure)
+        return ControllerStatus(events, waiting, len(self.replies), self.storage_error, self.failure)
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Send the commands of one request, one a topic; the future gets their answers in the same order."""
+        """Send the commands of one request, one a topic. The future gets their answers in the same order."""
         pending = self.replies.expect(commands)
         refusal = self._refusal()
         if refusal is not None:
@@ -139,19 +254,18 @@ class GatewayNode:
         return pending.future
 
     async def _in_all_partitions(self, decided: asyncio.Future[Reply]) -> Reply:
-        """The reply to a change of brokers' configs, as soon as every partition decides by it."""
+        """The reply to a change of broker configs, after every partition has the change."""
         reply = await decided
         await self._copies.everywhere(self._answer_timeout_s)
         return reply
 
     def heartbeat(self) -> None:
-        """To be called now and then: what others left undone is done."""
+        """Complete what other gateways left undone. To be called regularly."""
         if self._refusal() is None and self.caught_up:
             self._copies.heartbeat()
 
-    def observe(self, command: AnyCommand) -> None:
-        """Send a command that nobody waits for and that concerns no topic, also while stopping. Dropped while Kafka is
-        lost."""
+    def submit_internal(self, command: AnyCommand) -> None:
+        """Send an unanswered command that concerns no topic, also while stopping. Dropped while Kafka is lost."""
         if self.failure is None and self.storage_error is None:
             with suppress(NotProduced):
                 self._sender.send_unanswered(command, (CLUSTER_PARTITION,))
@@ -188,7 +302,7 @@ class GatewayNode:
 
     def _time_is_up(self, pending: PendingRequest) -> None:
         for topic in pending.unanswered():
-            if self._sender.is_untaken(pending.request_id, topic):
+            if self._sender.is_unacknowledged(pending.request_id, topic):
                 self._answer_error(pending.request_id, topic, ErrorCode.NOT_CONTROLLER, NOT_TAKEN)
             else:
                 self._answer_error(pending.request_id, topic, ErrorCode.REQUEST_TIMED_OUT, NOT_DECIDED)
@@ -197,17 +311,18 @@ class GatewayNode:
 
     @property
     def offsets(self) -> list[int]:
-        """Where each partition of the events topic is to be read on."""
-        return [each.fold.kafka_offset for each in self.partitions]
+        """The next offset to read in each partition of the events topic."""
+        return [each.reader.kafka_offset for each in self.partitions]
 
     @property
     def caught_up(self) -> bool:
-        """Whether this gateway knows what there was when it started, who else is there, and the settings that
-        decide."""
-        return not self._unread and self._presence.members.heard_own and bool(self.store.durable_cluster.release)
+        """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
+        return (
+            not self._unread and self._presence.members.has_own_heartbeat and bool(self.store.durable_cluster.release)
+        )
 
     def take(self, batch: FollowedEvents) -> None:
-        """Bring the state past a batch of records, and answer whoever waited for them."""
+        """Apply a batch of records, and answer the waiting requests."""
         if self.failure is not None:
             return
         try:
@@ -228,13 +343,13 @@ class GatewayNode:
 
     def _accept(self, record: Record) -> tuple[int, Accepted] | None:
         if record.topic == self._presence.topic:
-            self._presence.members.hear(record.value)
+            self._presence.members.on_heartbeat(record.value)
             return None
         accepted = self.partitions[record.partition].accept(record.offset, record.value)
         return None if accepted is None else (record.partition, accepted)
 
     def fail(self, error: BaseException) -> None:
-        """Following cannot go on: nobody is left waiting, and the process is to be ended."""
+        """Following failed: answer all waiting requests; the process must exit."""
         if self.failure is None:
             self.failure = error
             structlog.get_logger("topicwright").error("gateway failed", why=str(error), exc_info=error)
@@ -243,12 +358,12 @@ class GatewayNode:
 
     # --- the end
 
-    def take_no_more(self) -> None:
-        """Refuse requests from now on."""
+    def stop_accepting(self) -> None:
+        """Reject requests from now on."""
         self._stopping = True
 
     def close(self) -> None:
-        """Let go of whoever still waits, and of the folders."""
+        """Answer all waiting requests, and close the folders."""
         self.refusals.stop()
         self.replies.abandon_all()
         for each in self.partitions:

@@ -1,7 +1,6 @@
-"""`topicwright gateway`: one of any number of processes that answer clients, while workers decide.
+"""`topicwright gateway`: one of several processes that clients connect to, while workers decide.
 
-Puts the parts together and ends them in order: stop accepting, answer what is decided, say good-bye to the others, let
-go.
+It wires the parts together and stops them in order: stop accepting, answer decided requests, say that it leaves, close.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
-from controller.serving.clients_entry import Address, Entrance
-from controller.serving.cluster_ports import ClusterPorts
-from controller.serving.history.archiving import dropping
-from controller.serving.history.log_heads import head_signer
+from controller.serving.archiving import dropping, head_signer
+from controller.serving.broker_listeners import BrokerListeners
+from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,
@@ -41,33 +39,35 @@ from controller.serving.process import (
     wall_ms,
 )
 from controller.settings.load import ServeSettings
-from controller.stream.gateway.brokers import GatewayBrokers
-from controller.stream.gateway.cluster import GatewayCluster
+from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.follower import Follower
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import CommandProducer
-from controller.stream.gateway.view import StreamGateway
-from controller.stream.log.beginning import archive_of
-from controller.stream.log.folder_lock import hold_folder
+from controller.stream.log.folder import archive_of, lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from controller.stream.log.topic_watch import TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, Wanted, offset_ranges, prepare_gateways_topic, prepare_topics
+from controller.stream.log.topics import (
+    KafkaUnreachable,
+    RequiredTopics,
+    TopicWatch,
+    offset_ranges,
+    prepare_gateways_topic,
+    prepare_topics,
+)
 from controller.stream.log.transport import NO_SECURITY, Topics
-from events.logs.archive.place import Place
+from events.logs.archive.store import ArchiveStore
 from projections.queries.proving import unsigned
 
-LOOK_EVERY_S = 0.02
+POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
-"""How long Kafka may take to acknowledge a command before its client is answered NOT_CONTROLLER."""
+"""Time for Kafka to acknowledge a command before its client is answered NOT_CONTROLLER."""
 _ID_FILE = "gateway.id"
 
 
 class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gateway` is to do. `security` says who we are at the Kafka that holds the log, `cluster_security` at
-    the one that carries decisions out."""
+    """The options of `gateway`. `security` holds the credentials for the Kafka with the log, `cluster_security` those
+    for the target cluster."""
 
     bootstrap: str
     kafka: Address
@@ -79,7 +79,7 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's properties for reaching Kafka."""
+        """librdkafka's properties."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": "topicwright-gateway",
@@ -92,17 +92,17 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayService:
-    """Everything that one `gateway` runs, once the topics are known to be there."""
+    """The parts of one `gateway` process, after the topics were found."""
 
     def __init__(self, options: GatewayOptions, topics: Topics, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges` are those of the records that Kafka has of each partition of the events topic. Raises
-        LogError and OSError where the data folder cannot be used, and SettingsError."""
+        """`ranges` are the record offsets in each partition of the events topic. Raises LogError and OSError for an
+        unusable data folder, and SettingsError."""
         self.options = options
         self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
-        self._entrance = Entrance(
+        self._clients = ClientListeners(
             options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
         archive = archive_of(options.settings)
@@ -117,7 +117,7 @@ class GatewayService:
         self._cluster: GatewayCluster | None = None
 
     def _open_partitions(
-        self, archives: Sequence[Place | None], ranges: Sequence[tuple[int, int]]
+        self, archives: Sequence[ArchiveStore | None], ranges: Sequence[tuple[int, int]]
     ) -> list[PartitionState]:
         opened: list[PartitionState] = []
         try:
@@ -131,7 +131,7 @@ class GatewayService:
             raise
         return opened
 
-    def _open_partition(self, number: int, archive: Place | None, first_record: int) -> PartitionState:
+    def _open_partition(self, number: int, archive: ArchiveStore | None, first_record: int) -> PartitionState:
         topics = self._topics
         return PartitionState.open(
             self.options.data,
@@ -145,10 +145,9 @@ class GatewayService:
         )
 
     async def start(self) -> None:
-        """Listen, follow, and take requests as soon as everything is known. Raises OSError when an address cannot be
-        had."""
-        options, settings, entrance = self.options, self.options.settings, self._entrance
-        self._ports = ClusterPorts(options.data, settings.cluster_broker_ports, entrance.listening)
+        """Listen, follow, and accept requests once everything is read. Raises OSError for an unavailable address."""
+        options, settings, entrance = self.options, self.options.settings, self._clients
+        self._ports = BrokerListeners(options.data, settings.cluster_broker_ports, entrance.listening)
         await entrance.listening.start()
         await self._ports.start()
         self._make_node()
@@ -160,7 +159,7 @@ class GatewayService:
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         gateway.static_configs = settings.static_configs()
-        gateway.archive_trouble = lambda: self._topic_watch.trouble
+        gateway.archive_error = lambda: self._topic_watch.trouble
         self.http = HttpServer(
             gateway,
             GatewayBrokers(self.node),
@@ -184,21 +183,21 @@ class GatewayService:
         sys.setswitchinterval(SWITCH_S)
 
     async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
-        """Take requests; where a cluster carries decisions out, also those that its brokers answer."""
-        listening = self._entrance.listening
-        if not gateway.cluster.settings.cluster_carries_out:
+        """Accept requests, including those that a target cluster's brokers answer."""
+        listening = self._clients.listening
+        if not gateway.cluster.settings.has_target_cluster:
             listening.open(gateway, versions_max)
             return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
-        gateway.fleet_trouble = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
+        gateway.brokers_error = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
         reached = await cluster.reached()
         handlers = partial(cluster_listener, link=reached.link)
         self._ports.open(gateway, versions_max, handlers)
         listening.open(gateway, versions_max, handlers)
 
     def _make_node(self) -> None:
-        settings, advertised = self.options.settings, self._entrance.advertised
+        settings, advertised = self.options.settings, self._clients.advertised
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             gateway_id=_gateway_id(self.options.data),
@@ -206,11 +205,11 @@ class GatewayService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._entrance.listening.advertised,
+            endpoints=self._clients.listening.advertised,
         )
         members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
-        self._presence = Presence(members, self._producer, settings.stream_gateways_topic)
+        self._presence = Heartbeats(members, self._producer, settings.stream_gateways_topic)
         self.node = GatewayNode(
             self._partitions,
             self._topics,
@@ -229,18 +228,18 @@ class GatewayService:
         self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
         self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
         self._is_following = True
-        self._beside = Background(self.node.fail)
-        self._beside.begin(self._announce())
+        self._background = Background(self.node.fail)
+        self._background.begin(self._announce())
         for each, place in zip(self._partitions, self._archives, strict=True):
             if place is not None:
-                self._beside.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
-        self._beside.begin(self._topic_watch.watch(self.node.fail))
+                self._background.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
+        self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
         while True:
             self._presence.announce()
             if self.node.caught_up:
-                self._entrance.draw_login_secret(self.node)
+                self._clients.draw_login_secret(self.node)
             self.node.heartbeat()
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
@@ -248,22 +247,22 @@ class GatewayService:
         log = structlog.get_logger("topicwright")
         waited_s = 0.0
         while not self.node.caught_up and self.node.failure is None:
-            await asyncio.sleep(LOOK_EVERY_S)
-            waited_s += LOOK_EVERY_S
-            if waited_s % 10 < LOOK_EVERY_S:
-                events = self.node.standing().events_durable
-                log.info("waiting for workers, or for what there is to be read", events=events)
+            await asyncio.sleep(POLL_INTERVAL_S)
+            waited_s += POLL_INTERVAL_S
+            if waited_s % 10 < POLL_INTERVAL_S:
+                events = self.node.status().events_durable
+                log.info("waiting for workers, or reading the log", events=events)
         if self.node.failure is None:  # others have announced themselves by then
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         members = self._presence.members
-        ignored = sum(each.fold.ignored for each in self._partitions)
-        open_now = self._entrance.listening.connections + self._ports.connections
+        ignored = sum(each.reader.ignored for each in self._partitions)
+        open_now = self._clients.listening.connections + self._ports.connections
         return [
             ("connections", "Kafka connections that are open.", open_now),
-            ("gateways_live", "Gateways that live, as this one hears.", len(members.live())),
-            ("kafka_silent_seconds", "Since this gateway has heard itself through Kafka.", members.silent_s()),
+            ("gateways_live", "Live gateways, as this one sees them.", len(members.live())),
+            ("kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
         ]
 
@@ -274,35 +273,35 @@ class GatewayService:
 
     @property
     def ready_line(self) -> str:
-        """What is printed once requests are taken."""
-        return self._entrance.ready_line(self._http_address)
+        """The line to print once requests are accepted."""
+        return self._clients.ready_line(self._http_address)
 
     def reload(self) -> None:
-        """Read certificates and users anew (SIGHUP)."""
-        self._entrance.reload()
+        """Reload certificates and users (SIGHUP)."""
+        self._clients.reload()
 
     async def stop(self) -> None:
-        """Stop accepting, answer what is decided in time, say good-bye, close."""
+        """Stop accepting, wait for decisions, send a final heartbeat, and close."""
         if not self._is_following:  # it never came to follow anything
-            await self._entrance.listening.stop(0)
+            await self._clients.listening.stop(0)
             await self._ports.stop(0)
-            self._entrance.users.close()
+            self._clients.users.close()
             self._close_snapshots()
             for each in self._partitions:
                 each.close()
             return
-        self.node.take_no_more()
-        await asyncio.gather(self._entrance.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
+        self.node.stop_accepting()
+        await asyncio.gather(self._clients.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
         if self._cluster is not None:
             await self._cluster.stop()
-        await self._beside.stop()
+        await self._background.stop()
         self.node.refusals.stop()
         self._presence.announce(leaving=True)
         await self._producer.stop()
         await self._follower.stop()
         self._close_snapshots()
         self.node.close()
-        self._entrance.users.close()
+        self._clients.users.close()
 
     def _close_snapshots(self) -> None:
         for each in self._snapshots:
@@ -310,7 +309,7 @@ class GatewayService:
 
 
 def _gateway_id(data: Path) -> str:
-    """The id of the gateway whose folder this is: made at its first start, and kept."""
+    """The gateway id of a data folder, created at its first start."""
     file = data / _ID_FILE
     with suppress(FileNotFoundError):
         known = file.read_text(encoding="ascii").strip()
@@ -322,9 +321,9 @@ def _gateway_id(data: Path) -> str:
 
 
 async def run_gateway(options: GatewayOptions) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises what kept the gateway from starting."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     stopping = stop_on_signals()
-    with hold_folder(options.data):
+    with lock_folder(options.data):
         finding = asyncio.create_task(
             reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
         )
@@ -336,9 +335,9 @@ async def run_gateway(options: GatewayOptions) -> int:
 
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
-    """The topics of the log and of gateways, made where they are missing, and the records of the events topic. It
-    blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
+    gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, Wanted.by(settings), options.data)
+    topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
     return topics, offset_ranges(options.properties, topics.events, topics.partitions)

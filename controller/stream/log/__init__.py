@@ -1,1 +1,1 @@
-"""The commands and events topics, and what workers and gateways share of them."""
+"""The topics of the log, and the local copy of each partition."""

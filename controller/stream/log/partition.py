@@ -1,14 +1,13 @@
-"""One partition as a process knows it: the fold of its events topic, in a RocksDB log of its own.
+"""One partition as a process knows it: its events topic, read into a RocksDB log of its own.
 
-A partition is a whole log, so all that works on the log of the embedded controller (the machine, its store, queries,
-explanations) works on this one. It is a cache: what Kafka holds is the truth. It is therefore never synced, and after a
-crash it is taken as it is found and the rest is read again. A cache that cannot be used is replaced, and removed once
-its replacement can be used. A cache of events that Kafka may not have stays: it may be the last copy of them. Events,
-the state that they lead to, and how far the topic was read are one atomic write.
+A partition is a whole log, so everything for the log of the embedded controller (the machine, its store, queries,
+explanations) works on it. The log is a cache, and Kafka holds the truth. So it is never synced; after a crash it is
+used as found, and the rest is read again. An unusable cache is replaced, and removed once its replacement is usable. A
+cache of events that Kafka may lack stays: it may be their last copy. Events, the resulting state, and the position in
+the topic are one atomic write.
 
-A worker also writes to the topic: `decided` brings the state past a decision before Kafka has it. If Kafka takes it at
-the place that was expected, `commit` keeps it; if not, the partition is closed without, and opened anew where the last
-commit left it.
+A worker also writes to the topic: `decided` applies a decision before Kafka has it. If Kafka stores it at the expected
+offset, `commit` keeps it; if not, the partition is closed without it and reopened at the last commit.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.process import PARTITION_BYTES
-from controller.stream.log.answers import decode_answers
-from controller.stream.log.beginning import NO_ARCHIVE, BeginningGone, begin_with_base
+from controller.stream.log.codec import decode_answers
+from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import note, noted
-from events.logs.archive.place import Place
-from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.archive.manifest import archive_status, note
+from events.logs.archive.store import ArchiveStore
+from events.logs.events_topic import START, PartitionReader, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
@@ -45,24 +44,24 @@ from projections.store.store import TopicStore
 from projections.store.tree import LogTree, build_some
 
 POSITION = b"k"
-"""The state key of the fold's position, with the id of the topic that it is a position in."""
-NOTE_AFTER_RECORDS = 2000
-"""So many records without an event may have to be read again at a start."""
+"""The state key of the position and its topic's id."""
+POSITION_EVERY_RECORDS = 2000
+"""Limit of records without events to read again at a start."""
 
 ASIDE = ".aside"
-"""The ending of the name of a folder that is being replaced."""
+"""Ends the name of a folder that is being replaced."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What a partition may keep at hand: of RocksDB's blocks, and partitions of topics that are decoded."""
+    """The memory of a partition: RocksDB's block cache, and the number of decoded topic partitions."""
 
     cache_bytes: int = 16 << 20
     partitions_cached: int = 25_000
 
     @classmethod
     def share(cls, cache_bytes: int, partitions: int) -> Self:
-        """That of one of so many partitions, of `store.cache.bytes`: half for blocks, half for decoded topics."""
+        """The share of one partition in `store.cache.bytes`: half for blocks, half for decoded topics."""
         half = cache_bytes // partitions // 2
         return cls(half, max(1, half // PARTITION_BYTES))
 
@@ -71,7 +70,7 @@ MEMORY = Memory()
 
 
 class CacheAhead(LogError):
-    """A folder may have events that Kafka does not have."""
+    """A folder may have events that Kafka lacks."""
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
@@ -81,17 +80,17 @@ class CacheAhead(LogError):
         )
 
 
-class Reached(Fact, frozen=True):
-    """How far a folder has read which events topic."""
+class StoredPosition(Fact, frozen=True):
+    """The position of a folder in its events topic."""
 
     topic_id: str
     position: Position
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """A record of the events topic that counts: its events as the partition's log has them, and what else it says.
+    """A record of the events topic that counts, with its events as in the partition's log.
 
-    `source_offset` is the command's, None for a fence. `answers` are empty unless they are wanted.
+    `source_offset` is the command's, None for a fence. `answers` are empty unless requested.
     """
 
     records: tuple[Recorded, ...]
@@ -108,31 +107,31 @@ class _CachedLog(RocksDbLog):
 
 
 class PartitionState:
-    """One partition's log, state and place in the events topic. One process writes a folder, one thread at a time.
+    """The log, state and position of one partition. One process writes a folder, one thread at a time.
 
-    After an exception of `accept` only `close` may follow; after one of `decided…` all is as before it.
+    After an exception of `accept` only `close` may follow; after one of `decided…` the state is unchanged.
     """
 
     def __init__(
         self, log: RocksDbLog, partition: int, topic_id: str, *, answers: bool, partitions_cached: int
     ) -> None:
-        place = stored_place(log)
+        place = stored_position(log)
         self.partition = partition
         self.log = log
         self.store = TopicStore(log, partitions_cached)
-        self.fold = PartitionFold(partition, START if place is None else place.position)
+        self.reader = PartitionReader(partition, START if place is None else place.position)
         self._recorder = Recorder(log, self.store)
         self.state = self._recorder.state
         self.topic_id = topic_id
         self._answers = answers
         self._is_ahead = False
-        """Whether there are events that are not committed."""
-        self._noted = self.fold.kafka_offset
+        """True if there are uncommitted events."""
+        self._stored = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
 
     @property
     def last_ms(self) -> int:
-        """The time of the newest event: that of the next one is not before it."""
+        """The time of the newest event; the next one is not earlier."""
         return self._recorder.last_ms
 
     @classmethod
@@ -145,16 +144,17 @@ class PartitionState:
         topic_id: str,
         answers: bool = False,
         memory: Memory = MEMORY,
-        archive: Place | None = None,
+        archive: ArchiveStore | None = None,
         first_record: int = 0,
     ) -> Self:
-        """Open the partition's folder in `data`. A missing one is made of the newest base in its archive, or empty.
+        """Open the partition's folder in `data`. A missing one is created from the newest base in its archive, or
+        empty.
 
-        `cluster_id` is Kafka's, `topic_id` is that of the events topic, and `first_record` is the first record that
-        Kafka has. A folder that is damaged, of a newer release, or without records before `first_record` is replaced;
-        where nothing can replace it, it stays and BeginningGone is raised. A folder with events of another cluster or
-        events topic stays too: CacheAhead. With `answers` accepted records come with theirs. Raises LogError, LogLocked
-        where another process has the folder.
+        `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first record in Kafka. A folder
+        that is damaged, of a newer release, or without records before `first_record` is replaced; if nothing can
+        replace it, it stays, and FirstRecordsDeleted is raised. A folder with events of another cluster or events topic
+        stays too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another
+        process has the folder.
         """
         folder = data / f"partition-{partition:05}"
         aside = folder.with_name(folder.name + ASIDE)
@@ -163,53 +163,52 @@ class PartitionState:
         opening = partial(_opened, folder, aside, cluster_id, topic_id, memory.cache_bytes, first_record)
         log, why_not = opening() if (folder / "CURRENT").exists() else None, NO_ARCHIVE
         if log is None:
-            why_not = begin_with_base(folder, archive, cluster_id, topic_id)
+            why_not = start_from_base(folder, archive, cluster_id, topic_id)
             log = opening() or opening()  # the first may be of a base that cannot be used
         assert log is not None, "an empty folder can be used"
-        if stored_place(log) is None and first_record:
+        if stored_position(log) is None and first_record:
             log.close()
             _replace(folder, aside)
-            raise BeginningGone(partition, first_record, why_not)
+            raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.note(note(replace(noted(log), url=archive.url)))
+            log.note(note(replace(archive_status(log), url=archive.url)))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
-    def kept(self) -> Position:
-        """How far the partition is in the folder. Raises LogError."""
-        place = stored_place(self.log)
+    def committed_position(self) -> Position:
+        """The committed position. Raises LogError."""
+        place = stored_position(self.log)
         return START if place is None else place.position
 
     # --- reading
 
     def check_end(self, end: int) -> None:
-        """Raise CacheAhead if the folder goes further than the partition in Kafka, whose next record is `end`."""
-        if self.fold.kafka_offset > end:
-            why = f"goes up to record {self.fold.kafka_offset}, and Kafka has only those before {end}"
+        """Raise CacheAhead if the folder is ahead of Kafka's partition, which ends at `end`."""
+        if self.reader.kafka_offset > end:
+            why = f"goes up to record {self.reader.kafka_offset}, and Kafka has only those before {end}"
             raise CacheAhead(self.log.path, why)
 
     def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
-        """Take the record at an offset of the events topic; None if it does not count.
+        """Process a record of the events topic; None if it does not count.
 
-        Its events are in `state` at once, in `store`'s durable view after `commit`. Raises LogCorrupted, RecordError,
-        EventDecodeError, and CannotApply for events that do not fit.
+        Its events are in `state` at once, and in `store`'s durable view after `commit`. Raises LogCorrupted,
+        RecordError, EventDecodeError, and CannotApply for events that do not fit.
         """
-        taken = self.fold.take(kafka_offset, value)
+        taken = self.reader.read(kafka_offset, value)
         if taken is None:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
         for record, event in zip(records, taken.events, strict=True):
             self._recorder.take(record, event)
-        self._note(records)
+        self._record(records)
         answers = decode_answers(taken.answers, self.state.topics) if self._answers else ()
         return Accepted(records, answers, taken.source_offset, taken.fault)
 
     # --- writing
 
-    def remember_requests(self) -> None:
-        """Know from here on which commands of clients were decided a short time ago. All that was taken is to be
-        committed before."""
+    def detect_duplicates(self) -> None:
+        """Detect duplicate commands from here on. Everything accepted must be committed before."""
         if self._recent is None:
             assert not self._is_ahead, "the log has all events"
             self._recent = RecentRequests()
@@ -217,71 +216,71 @@ class PartitionState:
             for number, value in self.log.read(start):
                 self._recent.note(decode_event(number, value))
 
-    def decided_before(self, command: TopicCommand | ClusterCommand) -> bool:
-        """Whether a command is a copy of one that was decided a short time ago; after `remember_requests`."""
-        assert self._recent is not None, "remember_requests was called before"
-        return self._recent.hold(command, self.fold.next_event)
+    def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
+        """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
+        assert self._recent is not None, "detect_duplicates was called before"
+        return self._recent.contains(command, self.reader.next_event)
 
     def decided(
         self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
-        """Bring the state past a decision on the command at `source_offset`, which is to be the topic's next record.
+        """Apply a decision on the command at `source_offset`, whose record will be the topic's next.
 
         `values` are the bytes of its events. Returns the events as the log will have them.
         """
-        records = self.decided_with_it(at_ms, cause, events, values)
-        self.fold.take_own(source_offset)
+        records = self.decided_in_same_record(at_ms, cause, events, values)
+        self.reader.skip_own(source_offset)
         return records
 
-    def decided_with_it(
+    def decided_in_same_record(
         self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
     ) -> list[Recorded]:
-        """The same of a decision that is to be in that record too."""
-        first = self.fold.next_event
+        """As `decided`, for a further decision in the same record."""
+        first = self.reader.next_event
         records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
-        self.fold.take_own_events(len(events))
-        self._note(records)
+        self.reader.count_own_events(len(events))
+        self._record(records)
         return records
 
     def commit(self) -> None:
-        """Keep what was accepted or decided since the last commit, and let readers see it. Raises LogError."""
-        kafka_offset = self.fold.kafka_offset
+        """Commit what was accepted or decided since the last commit. Raises LogError."""
+        kafka_offset = self.reader.kafka_offset
         if self._recorder.tree.is_behind:
             build_some(self.log)
         if self._is_ahead:
-            self._recorder.commit({POSITION: self._place()})
+            self._recorder.commit({POSITION: self._position()})
             self._is_ahead = False
-            self._noted = kafka_offset
-        elif kafka_offset >= self._noted + NOTE_AFTER_RECORDS:
-            self.log.note({POSITION: self._place()})
-            self._noted = kafka_offset
+            self._stored = kafka_offset
+        elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
+            self.log.note({POSITION: self._position()})
+            self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
 
     def close(self) -> None:
-        """Let go of the folder. What was not committed is not kept."""
+        """Close the folder; uncommitted events are lost."""
         self.log.close()
 
-    def _note(self, records: Sequence[Recorded]) -> None:
+    def _record(self, records: Sequence[Recorded]) -> None:
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
                 self._recent.note(record)
 
-    def _place(self) -> bytes:
-        return _encode(Reached(self.topic_id, self.fold.position))
+    def _position(self) -> bytes:
+        return _encode(StoredPosition(self.topic_id, self.reader.position))
 
 
 def events_in(data: Path) -> int:
-    """How many events the partitions in a folder hold. Raises LogError."""
+    """The number of events in a folder's partitions. Raises LogError."""
     return sum(Look(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
 
 
 def _opened(
     folder: Path, aside: Path, cluster_id: str, topic_id: str, cache_bytes: int, first_record: int
 ) -> RocksDbLog | None:
-    """The log in a folder; None where it cannot be used and was moved aside. Raises LogError."""
+    """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
         log = _CachedLog.open(
             folder,
@@ -307,16 +306,16 @@ def _opened(
     return None
 
 
-def stored_place(log: RocksDbLog) -> Reached | None:
-    """How far a partition is in its folder; None in an empty one. Raises msgspec.DecodeError."""
+def stored_position(log: RocksDbLog) -> StoredPosition | None:
+    """The position stored in a partition's folder; None in an empty one. Raises msgspec.DecodeError."""
     value = log.get(POSITION)
-    return None if value is None else msgspec.msgpack.decode(value, type=Reached)
+    return None if value is None else msgspec.msgpack.decode(value, type=StoredPosition)
 
 
 def _why_stale(folder: Path, log: RocksDbLog, topic_id: str, first_record: int) -> str | None:
-    """Why a cache that opened cannot be used; None if it can. Raises CacheAhead."""
+    """Why an opened cache is unusable; None if it is usable. Raises CacheAhead."""
     try:
-        place = stored_place(log)
+        place = stored_position(log)
     except msgspec.DecodeError as error:
         return f"its place in the events topic cannot be read: {error}"
     if place is None:
@@ -346,7 +345,7 @@ def _set_aside(folder: Path, aside: Path, why: str) -> None:
 
 
 def _replace(folder: Path, aside: Path) -> None:
-    """Remove a folder; what was moved aside for it, if anything, takes its place."""
+    """Replace a folder by the one that was moved aside for it, if any."""
     _remove(folder)
     if aside.exists():
         aside.rename(folder)

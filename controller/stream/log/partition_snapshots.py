@@ -1,8 +1,7 @@
-"""Snapshots of a partition, beside its log, as `projections.store.snapshotting` takes them: questions about the past
-begin at one, and not at the first event.
+"""Snapshots of a partition, as `projections.store.snapshotting` takes them, for queries about the past.
 
-Those that are missing are not made anew: the log may have its older events in the archive alone. They are copied from
-there, beside all else, where who archives has put them. The first is taken at once where there is none yet.
+Missing snapshots are not recomputed, because older events may be in the archive only. They are copied from the archive,
+where the archiving worker stores them. If there is no snapshot at all, the first one is taken at once.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import structlog
 
 from controller.serving.log_lines import SnapshotLines
 from controller.stream.log.partition import PartitionState
-from events.logs.archive.place import Place
-from events.logs.archive.snapshots import fetch_snapshots
+from events.logs.archive.base import download_snapshots
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import LogClosed, LogError
 from projections.queries.query import Query
 from projections.store.snapshotting import Snapshotting
@@ -25,10 +24,10 @@ REST_S = 0.01
 
 
 class PartitionSnapshots:
-    """Takes the snapshots of one partition; all is called on the thread that writes it."""
+    """Takes the snapshots of one partition; called on its writing thread."""
 
-    def __init__(self, partition: PartitionState, interval_events: int, archive: Place | None = None) -> None:
-        """`interval_events` 0 takes none, and copies none from `archive`."""
+    def __init__(self, partition: PartitionState, interval_events: int, archive: ArchiveStore | None = None) -> None:
+        """With `interval_events` 0 it takes none, and copies none from `archive`."""
         self._partition = partition
         self._lines = structlog.get_logger("topicwright")
         self._closed = threading.Event()
@@ -40,7 +39,7 @@ class PartitionSnapshots:
             Query(partition.log, lambda: partition.store).snapshot_pairs,
             SnapshotLines(self._lines),
         )
-        self._taking.begin(anew=False)
+        self._taking.begin(rebuild=False)
         if archive is not None and interval_events:
             self._run(lambda: self._copy(archive))
 
@@ -49,15 +48,15 @@ class PartitionSnapshots:
         self._taking.reached(self._partition.store.durable_counts.topics)
 
     def close(self) -> None:
-        """Let what is at work end, with nothing half done; the log may be closed then."""
+        """Wait for the current work; the log may be closed then."""
         self._closed.set()
         self._taking.close()
         self._thread.shutdown(wait=False)
 
-    def _copy(self, archive: Place) -> None:
-        """In the other thread: nothing depends on it."""
+    def _copy(self, archive: ArchiveStore) -> None:
+        """Runs in the other thread: nothing depends on it."""
         try:
-            copied = fetch_snapshots(archive, self._partition.log, self._go_on)
+            copied = download_snapshots(archive, self._partition.log, self._go_on)
         except (LogError, OSError) as error:
             if not self._closed.is_set():
                 self._lines.warning("snapshots not copied", why=str(error))

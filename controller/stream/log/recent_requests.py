@@ -1,16 +1,15 @@
-"""Which commands of clients a partition has decided a short time ago, so that a copy of one is passed over.
+"""Detecting duplicates of recently decided client commands.
 
-Kafka may keep a command twice all the same that an idempotent producer has put once (when its brokers are killed), and
-a program that puts commands may repeat one of whose fate it does not know. Decided again, a copy does harm where the
-first is not the last word: a create that still waits for its topic would be answered at once that the topic exists, and
-a copy of a deletion could hit a topic that was created since.
+Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and a program
+may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for its topic
+would be answered that the topic exists, and a deletion could hit a topic that was created since.
 
-A command is known by its kind, its request and its topic; whoever puts commands gives each request an id of its own.
-What is remembered follows from the events alone, so that the worker that decided a command and one that takes over from
-it pass over the same copies: a command is recent while its last event is among the partition's newest `RECENT_EVENTS`.
+A command is identified by its kind, request id and topic; each request needs a unique id. The memory follows from the
+events alone, so the next owner of the partition detects the same duplicates: a command is recent while its last event
+is among the partition's newest `RECENT_EVENTS`.
 
-What it does not know: commands that left no event. Those are dry runs, changes that change nothing, and commands that
-could not be decided; each may be decided again, for the same reply, and the client gets the first one.
+Non-goal: commands without events. These are dry runs, changes without effect, and undecidable commands. Each may be
+decided again, with the same reply, and the client gets the first one.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from events.catalog import Recorded
 
 RECENT_EVENTS = 20_000
-"""Copies come within what a producer has on its way at once, and that is less. Reading so many takes some 40 ms."""
+"""Larger than what a producer has in flight, so duplicates fall within. Reading as many takes some 40 ms."""
 _FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(
     kind.__name__ for kind in get_args(AnyCommand) if issubclass(kind, TopicCommand | ClusterCommand)
 )
-"""What commands of clients are called where they are causes."""
+"""The client commands, as event causes name them."""
 
 
 class RecentRequests:
-    """The commands of clients that have an event among the newest of a partition, by the offset of their last."""
+    """The client commands with an event among the newest of a partition, and the offset of their last one."""
 
     def __init__(self) -> None:
         self._last_event: dict[_Key, int] = {}
-        """In the order of those offsets."""
+        """Ordered by offset."""
         self._forgot_at = 0
 
     def note(self, record: Recorded) -> None:
-        """An event is the partition's newest."""
+        """Record the partition's newest event."""
         cause = record.cause
         if cause.command in _OF_CLIENTS:
             key = cause.command, cause.request_id, getattr(record.event, "topic", "")
@@ -51,8 +50,8 @@ class RecentRequests:
                 self._forget(record.offset + 1 - RECENT_EVENTS)
                 self._forgot_at = record.offset
 
-    def hold(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
-        """Whether the command was decided a short time ago, where the partition's next event is `next_event`."""
+    def contains(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
+        """True if the command was decided recently; `next_event` is the partition's next event."""
         last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
         return last is not None and last >= next_event - RECENT_EVENTS
 

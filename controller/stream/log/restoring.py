@@ -1,11 +1,12 @@
-"""Writing the events topic back to Kafka, from the folders of workers and gateways, after Kafka lost it.
+"""Restoring an events topic that Kafka lost, from the folders of workers and gateways.
 
-Method. Of each partition the folder that is furthest along is taken. Its events are written in fences, as many as keep
-the epoch above that of every worker before; the first says which command is the next one (`events.logs.kafka_fold`).
-All partitions are written in one transaction: readers see all or nothing, and a restore that was killed is repeated.
+Method. For each partition, the folder with the most events is the source. Its events are written in fences, enough of
+them to exceed the epoch of every earlier worker; the first fence says which command is the next one
+(`events.logs.events_topic`). All partitions are written in one transaction: readers see all or nothing, and a killed
+restore can be repeated.
 
-What it does not do: bring back records without events, such as dry runs, or their answers. Commands that Kafka has
-after the last decided one are decided by the next worker; those that Kafka lost as well stay lost.
+Non-goals: records without events, such as dry runs, and their answers. The next worker decides the commands that Kafka
+has after the last decided one; commands that Kafka lost stay lost.
 
 Everything here blocks.
 """
@@ -23,13 +24,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
-from controller.stream.log.folder_lock import hold_folder
-from controller.stream.log.partition import Reached, stored_place
-from controller.stream.log.topics import Wanted, offset_ranges, prepare_topics
+from controller.stream.log.folder import lock_folder
+from controller.stream.log.partition import StoredPosition, stored_position
+from controller.stream.log.topics import RequiredTopics, offset_ranges, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_fold import Position
-from events.logs.kafka_record import Fence, encode_record
+from events.logs.events_topic import Fence, Position, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading
 from projections.replay.log.secondary import Look
 
@@ -40,39 +40,41 @@ _WAIT_S = 60.0
 
 
 class NotRestored(Exception):
-    """The topic cannot be restored; the message says why."""
+    """The topic cannot be restored. The message says why."""
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A partition that was written, and from where."""
+    """A restored partition and its source."""
 
     partition: int
     folder: Path
     events: int
     commands_lost: int
-    """Commands that were not decided, and that Kafka does not have."""
+    """Undecided commands that Kafka lacks."""
 
 
-def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: Sequence[Path]) -> list[Restored]:
-    """Create the topics that are missing, and write the events topic.
+def restore_topic(
+    bootstrap: str, security: Security, required: RequiredTopics, folders: Sequence[Path]
+) -> list[Restored]:
+    """Create the missing topics, and write the events topic.
 
-    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for folders that cannot be read.
+    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for unreadable folders.
     """
     properties = {**security.properties, "bootstrap.servers": bootstrap}
     with ExitStack() as held:
         for folder in folders:
             if not folder.is_dir():
                 raise NotRestored(f"{folder} is not a folder")
-            held.enter_context(hold_folder(folder))
-        sources = [_furthest(held, folders, number) for number in range(wanted.partitions)]
-        if any((folder / f"partition-{wanted.partitions:05}").exists() for folder in folders):
-            raise NotRestored(f"the folders hold more than stream.partitions={wanted.partitions} partitions")
+            held.enter_context(lock_folder(folder))
+        sources = [_furthest(held, folders, number) for number in range(required.partitions)]
+        if any((folder / f"partition-{required.partitions:05}").exists() for folder in folders):
+            raise NotRestored(f"the folders hold more than stream.partitions={required.partitions} partitions")
         if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
             raise NotRestored("the folders are of different events topics: name those of one")
-        topics = prepare_topics(properties, wanted, Path(os.devnull))
+        topics = prepare_topics(properties, required, Path(os.devnull))
         commands, _ = (offset_ranges(properties, each, topics.partitions) for each in (topics.commands, topics.events))
         written = [
-            _Written(log, reached.position, *_next_source(reached.position, *there))
+            _ToRestore(log, reached.position, *_next_source(reached.position, *there))
             for (log, reached), there in zip(sources, commands, strict=True)
         ]
         url, keys = f"kafka://{bootstrap}/{topics.events}", tuple(security.properties.items())
@@ -83,26 +85,25 @@ def restore_topic(bootstrap: str, security: Security, wanted: Wanted, folders: S
         ]
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _ToRestore(msgspec.Struct, frozen=True):
     log: Look
     position: Position
     next_source: int
     commands_lost: int
 
     def records(self) -> Iterator[bytes]:
-        """The records of the partition."""
         chunks, epoch = _chunks(value for _, value in self.log.read()), 0
         while (chunk := next(chunks, None)) is not None or epoch <= self.position.epoch:
             epoch += 1
             yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, chunk or (), self.next_source))
 
 
-def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, Reached]:
+def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, StoredPosition]:
     found = []
     for path in (folder / f"partition-{number:05}" for folder in folders):
         if (path / "CURRENT").exists():
             log = held.enter_context(closing(Look(path)))
-            reached = stored_place(log)
+            reached = stored_position(log)
             if reached is not None and log.next_offset == reached.position.next_event:
                 found.append((log, reached))
     if not found:
@@ -114,7 +115,7 @@ def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Lo
 
 
 def _next_source(position: Position, first: int, end: int) -> tuple[int, int]:
-    """The next command to decide, of those that the commands topic has; and how many before it are lost."""
+    """The next command to decide among those in the commands topic, and the number of lost ones before it."""
     return min(max(position.next_source, first), end), max(0, first - position.next_source)
 
 
@@ -131,7 +132,7 @@ def _chunks(values: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
         yield tuple(chunk)
 
 
-def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_Written]) -> None:
+def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequence[_ToRestore]) -> None:
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -162,7 +163,7 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
 
 
 def _check_empty(topic: KafkaTopic) -> None:
-    """Raise NotRestored for a topic with records: what comes behind them would not count, or not alone."""
+    """Raise NotRestored for a topic with records: restored records after them would not count."""
     with reading(topic) as kafka:
         for number, (first, end) in kafka.now().ranges.items():
             if first > 0 or next(kafka.records(number, 0, end), None) is not None:

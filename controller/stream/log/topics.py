@@ -1,23 +1,30 @@
-"""The commands and events topics: created where they are missing, checked where they exist.
+"""The commands and events topics: created where missing, checked where they exist, and watched.
 
-What they must be: as many partitions as the setting says, in both, because a topic's partition never changes; the
-events kept for ever and never compacted, because they are the only truth; the commands not compacted, because their
-offsets are counted; in both, what was acknowledged stays when a broker dies, where there are more than one. What is not
-so stops the start: nothing is changed that somebody made.
+Requirements. Both topics have exactly `stream.partitions` partitions, because a topic must never change its partition.
+Events are retained for ever and never compacted, because they are the source of truth. Commands are not compacted,
+because events refer to their offsets. With several brokers, both topics keep acknowledged records when a broker dies.
+A process refuses to start if an existing topic does not match; it never changes an existing topic.
 
-Everything here blocks, and belongs in a thread.
+Watch. If a topic is deleted and recreated, by an operator or by auto-creation, it is another log, so deciding must
+stop. Idle processes would not notice for minutes, so `TopicWatch` polls topic ids. A topic counts as deleted if two
+polls in a row do not find it. If the events topic has lost its first records, running processes continue, but none can
+start with an empty folder: `trouble` reports this. Other errors of Kafka are logged once, and polling continues.
+
+All functions block, so call them in a thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -29,23 +36,23 @@ from controller.stream.log.partition import events_in
 from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
 
 TIMEOUT_S = 10.0
-REPLICAS_UNASKED_MAX = 3
-COMMANDS_KEPT_MS = 7 * 24 * 3600 * 1000
-"""A command is of no use once it is decided; so long may all workers be away before one is lost."""
-_KEPT_WHOLE = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
-_KEPT_FOREVER = {**_KEPT_WHOLE, "retention.ms": "-1", "retention.bytes": "-1"}
+DEFAULT_REPLICAS_MAX = 3
+COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""How long all workers may be down before an undecided command is lost."""
+_NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
+_RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class KafkaUnreachable(Exception):
-    """Kafka does not answer, or not yet: to be tried again."""
+    """Kafka does not answer; the caller may retry."""
 
 
 class TopicsMismatch(SettingsError):
-    """A topic is there and is not what the settings want; the message names it, what it is and what is wanted."""
+    """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """The topics as the settings want them; a `replication_factor` of -1 leaves it to the number of brokers."""
+class RequiredTopics(msgspec.Struct, frozen=True):
+    """The required topics. With a `replication_factor` of -1, new topics get up to DEFAULT_REPLICAS_MAX replicas."""
 
     commands: str
     events: str
@@ -53,8 +60,7 @@ class Wanted(msgspec.Struct, frozen=True):
     replication_factor: int
 
     @classmethod
-    def by(cls, settings: ServeSettings) -> Wanted:
-        """What these settings want."""
+    def of(cls, settings: ServeSettings) -> RequiredTopics:
         return cls(
             settings.stream_commands_topic,
             settings.stream_events_topic,
@@ -63,29 +69,29 @@ class Wanted(msgspec.Struct, frozen=True):
         )
 
 
-def prepare_topics(properties: Mapping[str, Any], wanted: Wanted, data: Path) -> Topics:
-    """Create the topics that are missing, check them, and return what they are. Where the folder `data` holds events,
-    none may be missing: Kafka has lost it.
+def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data: Path) -> Topics:
+    """Create missing topics, check both, and return their descriptions. If the folder `data` has events, a missing
+    topic is an error, because Kafka has lost it.
 
-    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for a
-    folder that cannot be read.
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for an
+    unreadable folder.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, wanted, brokers, data)
-        found = _described(admin, [wanted.commands, wanted.events])
-        configs = _configs(admin, [wanted.commands, wanted.events])
+        _make_missing(admin, required, brokers, data)
+        found = _described(admin, [required.commands, required.events])
+        configs = _configs(admin, [required.commands, required.events])
     except KafkaException as error:
         raise _classified(error.args[0]) from error
-    for name, description in zip((wanted.commands, wanted.events), found, strict=True):
-        _check_partitions(name, len(description.partitions), wanted.partitions)
+    for name, description in zip((required.commands, required.events), found, strict=True):
+        _check_partitions(name, len(description.partitions), required.partitions)
         factor = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, factor, wanted.replication_factor)
+        _check_factor(name, factor, required.replication_factor)
         _check_min_insync(name, configs[name], factor)
-    _check_configs(wanted.commands, configs[wanted.commands], _KEPT_WHOLE)
-    _check_configs(wanted.events, configs[wanted.events], _KEPT_FOREVER)
-    return Topics(wanted.commands, wanted.events, wanted.partitions, cluster_id, str(found[1].topic_id))
+    _check_configs(required.commands, configs[required.commands], _NOT_COMPACTED)
+    _check_configs(required.events, configs[required.events], _RETAINED_FOREVER)
+    return Topics(required.commands, required.events, required.partitions, cluster_id, str(found[1].topic_id))
 
 
 def _cluster(admin: AdminClient) -> tuple[str, int]:
@@ -93,37 +99,37 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, wanted: Wanted, brokers: int, data: Path) -> None:
+def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = wanted.replication_factor
+    factor = required.replication_factor
     if factor < 1:
-        factor = max(1, min(REPLICAS_UNASKED_MAX, brokers))
+        factor = max(1, min(DEFAULT_REPLICAS_MAX, brokers))
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
     }
-    events = {**_KEPT_FOREVER, **common}
-    commands = {**events, "retention.ms": str(COMMANDS_KEPT_MS)}
+    events = {**_RETAINED_FOREVER, **common}
+    commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [
-        NewTopic(name, num_partitions=wanted.partitions, replication_factor=factor, config=configs)
-        for name, configs in ((wanted.commands, commands), (wanted.events, events))
+        NewTopic(name, num_partitions=required.partitions, replication_factor=factor, config=configs)
+        for name, configs in ((required.commands, commands), (required.events, events))
         if name not in there
     ]
     if not missing:
         return
     if held := events_in(data):
         raise TopicsMismatch(
-            f"there is no topic {missing[0].topic} in Kafka, and {data} holds {held} events: it may be the last copy "
-            "of them. If Kafka lost the topic, stop all workers and gateways and write the events back with "
-            "`topicwright restore-topic`; else choose another folder with --data, or remove this one"
+            f"topic {missing[0].topic} is missing in Kafka, but {data} has {held} events and may be their last copy. "
+            "If Kafka lost the topic, stop all workers and gateways and write the events back with "
+            "`topicwright restore-topic`. Otherwise choose another folder with --data, or remove this one"
         )
     for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
         try:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue  # another process was first; what it made is checked like any other
-            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+                continue  # another process was first; its topic is checked like any other
+            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
 
 
 def _described(admin: AdminClient, names: Sequence[str]) -> list[Any]:
@@ -140,24 +146,24 @@ def _configs(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def _check_partitions(name: str, found: int, wanted: int) -> None:
-    if found != wanted:
+def _check_partitions(name: str, found: int, required: int) -> None:
+    if found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} partitions, and stream.partitions={wanted}: set stream.partitions={found}, or "
+            f"topic {name} has {found} partitions, and stream.partitions={required}: set stream.partitions={found}, or "
             "name other topics with stream.commands.topic and stream.events.topic; the count cannot be changed later"
         )
 
 
-def _check_factor(name: str, found: int, wanted: int) -> None:
-    if wanted > 0 and found != wanted:
+def _check_factor(name: str, found: int, required: int) -> None:
+    if required > 0 and found != required:
         raise TopicsMismatch(
-            f"topic {name} has {found} replicas a partition, and stream.replication.factor={wanted}: reassign its "
+            f"topic {name} has {found} replicas a partition, and stream.replication.factor={required}: reassign its "
             f"partitions, or set stream.replication.factor={found}"
         )
 
 
 def _min_insync(factor: int) -> int:
-    """How many replicas have to acknowledge, so that one broker of several may be down, and may then be lost."""
+    """The lowest safe min.insync.replicas: an acknowledged record survives the loss of one broker."""
     return max(1, factor - 1)
 
 
@@ -167,12 +173,12 @@ def _check_min_insync(name: str, configs: Mapping[str, str], factor: int) -> Non
         allowed = str(least) if least == factor else f"{least} to {factor}"
         raise TopicsMismatch(
             f"topic {name} has min.insync.replicas={found}, and for {factor} replicas a partition must have {allowed}; "
-            "with fewer what was acknowledged may be lost with one broker, with more nothing can be written: change it"
+            "fewer may lose acknowledged records with one broker, more block all writes: change it"
         )
 
 
-def _check_configs(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    for key, value in wanted.items():
+def _check_configs(name: str, found: Mapping[str, str], required: Mapping[str, str]) -> None:
+    for key, value in required.items():
         if found.get(key) != value:
             raise TopicsMismatch(f"topic {name} has {key}={found.get(key)}, and must have {key}={value}: change it")
 
@@ -193,7 +199,7 @@ def _classified(error: KafkaError) -> Exception:
 
 
 def _silent() -> logging.Logger:
-    """librdkafka writes to standard error by itself otherwise; what goes wrong is in what is raised."""
+    """A logger that drops librdkafka's log lines. They would go to standard error, and exceptions have the errors."""
     logger = logging.getLogger("topicwright.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -201,8 +207,7 @@ def _silent() -> logging.Logger:
 
 
 def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
-    """Of each partition of a topic the offsets of the first record that Kafka has, and of the next one that it will
-    have. It blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    """The earliest and latest offset of each partition. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     places = [TopicPartition(topic, number) for number in range(partitions)]
     earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -216,14 +221,12 @@ def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) ->
         raise _classified(error.args[0]) from error
 
 
-KEPT_MS = 3_600_000
+GATEWAYS_RETENTION_MS = 3_600_000
 
 
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
-    """Make the topic if it is missing; a factor of -1 leaves it to the number of brokers. It blocks.
-
-    Raises KafkaUnreachable, TopicsMismatch.
-    """
+    """Create the topic of the gateways' addresses if it is missing; for a `replication_factor` of -1 see
+    RequiredTopics. Raises KafkaUnreachable, TopicsMismatch."""
     admin = AdminClient(dict(properties))
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
@@ -231,11 +234,109 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
         raise KafkaUnreachable(f"Kafka does not answer: {error.args[0].str()}") from error
     if name in there.topics:
         return
-    factor = replication_factor if replication_factor > 0 else min(REPLICAS_UNASKED_MAX, len(there.brokers))
-    configs = {"cleanup.policy": "delete", "retention.ms": str(KEPT_MS), "segment.ms": str(KEPT_MS)}
+    factor = replication_factor if replication_factor > 0 else min(DEFAULT_REPLICAS_MAX, len(there.brokers))
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(GATEWAYS_RETENTION_MS),
+        "segment.ms": str(GATEWAYS_RETENTION_MS),
+    }
     made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
     try:
         made[name].result(TIMEOUT_S + 1)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TopicsMismatch(f"topic {name} cannot be made: {error.args[0].str()}") from error
+            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
+
+
+POLL_INTERVAL_S = 5.0
+MISSED_MAX = 2  # a single miss may be a broker with stale metadata
+
+
+class TopicGone(Exception):
+    """The commands or the events topic was deleted or recreated. The message says which, and what to do."""
+
+
+class TopicWatch:
+    """Polls the topics; `properties` are librdkafka's, with `bootstrap.servers`."""
+
+    def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
+        """`is_archived`: a process with an empty folder starts from the archive, so Kafka need not have all records."""
+        self.trouble: str | None = None
+        """A problem that does not stop running processes; None if there is none."""
+        self._properties = {**properties, "log_level": 0}
+        self._topics = topics
+        self._is_archived = is_archived
+        self._deleted = 0
+        self._ids = {topics.events: topics.events_id}
+        """The expected topic ids; the first poll adds that of the commands topic."""
+        self._missed: dict[str, int] = {}
+
+    async def watch(self, fail: Callable[[TopicGone], None]) -> None:
+        """Poll until cancelled, or until a topic is gone: then call `fail`."""
+        admin: AdminClient | None = None
+        logged = ""
+        while True:
+            try:
+                admin = admin or AdminClient(self._properties)
+                for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
+                    self.learn(name, topic_id)
+                ranges = await asyncio.to_thread(
+                    offset_ranges, self._properties, self._topics.events, self._topics.partitions
+                )
+                self.check_first_records([first for first, _ in ranges])
+            except TopicGone as gone:
+                fail(gone)
+                return
+            except Exception as error:
+                if (why := type(error).__name__) != logged:
+                    logged = why
+                    log = structlog.get_logger("topicwright")
+                    log.warning("cannot poll the topics of the log", why=f"{why}: {error}", exc_info=error)
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    def learn(self, name: str, topic_id: str | None) -> None:
+        """Check a polled topic id, None if the topic is missing. Raises TopicGone."""
+        self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
+        if self._missed[name] >= MISSED_MAX:
+            raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
+        if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
+            raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
+
+    def check_first_records(self, firsts: Sequence[int]) -> None:
+        """Check the earliest offset of each partition of the events topic, and set `trouble`."""
+        self._deleted = sum(firsts)
+        if self._is_archived or not self._deleted:
+            self.trouble = None
+        elif self.trouble is None:
+            partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
+            self.trouble = (
+                f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
+                "an empty folder cannot start. Restore the topic while the folders of workers still have all events "
+                "(`topicwright restore-topic`), or set log.archive.url and wait until the archive has a base"
+            )
+            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
+
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
+
+    def _poll(self, admin: AdminClient) -> dict[str, str | None]:
+        """The ids of existing topics, and None for missing ones."""
+        names = [self._topics.commands, self._topics.events]
+        found: dict[str, str | None] = {}
+        for name, future in admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
+            try:
+                found[name] = str(future.result(TIMEOUT_S + 1).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found[name] = None
+            except TimeoutError:  # librdkafka is late; this proves nothing
+                continue
+        return found
+
+    def _remedy(self, name: str) -> str:
+        if name == self._topics.events:
+            return "it had the whole history; restore it from a backup, or start over with other topics"
+        return (
+            "undecided commands are lost, and events refer to its offsets; start over with other topics "
+            "(stream.commands.topic, stream.events.topic), or restore it"
+        )

@@ -1,8 +1,7 @@
-"""Kafka as the engine uses it: appending to the events topic, reading it back, putting commands.
+"""Kafka as the engine uses it: appending to the events topic, reading it, submitting commands.
 
-Appending returns where the records came to lie, which is how a worker knows whether somebody else wrote in between. The
-producer is idempotent and waits for all in-sync replicas; what it cannot say for certain is an error, after which the
-engine reads the topic to find out.
+An append returns the offset of its records, which tells a worker whether another one wrote in between. The producer is
+idempotent and waits for all in-sync replicas. An uncertain outcome is an error, after which the engine reads the topic.
 """
 
 from __future__ import annotations
@@ -20,39 +19,39 @@ from controller.brokers.cluster.security import Security
 
 NO_SECURITY = Security()
 RECORD_BYTES_MAX = 8 << 20
-"""The largest record that the topics take: a topic of about 100,000 partitions."""
+"""The maximum size of a record, enough for a topic of about 100,000 partitions."""
 BATCH_BYTES_MAX = 1 << 19  # of the producer: a portion of events in one request
 REQUEST_TIMEOUT_MS = 10_000
 READ_TIMEOUT_S = 30.0
-"""So long without a record that must be there means that Kafka cannot be read."""
+"""Kafka counts as unreadable after this time without an existing record."""
 _RECORDS_PER_READ = 5000
 _CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
 _TROUBLES = (KafkaError, ConsumerStoppedError)
-"""The second is what a reader raises that is closed meanwhile."""
+"""The second is raised to a reader whose client is closed."""
 
 Values = list[tuple[int, bytes]]
 
 
 def aiokafka_security(security: Security) -> dict[str, Any]:
-    """An identity in aiokafka's words. Raises BadCredentials."""
+    """aiokafka's arguments for credentials. Raises BadCredentials."""
     sasl = bool(security.mechanism)
     protocol = ("SASL_" if sasl else "") + ("SSL" if security.tls else "PLAINTEXT")
-    words: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
+    arguments: dict[str, Any] = {"security_protocol": protocol, "ssl_context": security.context()}
     if sasl:
-        words |= {
+        arguments |= {
             "sasl_mechanism": security.mechanism,
             "sasl_plain_username": security.properties["sasl.username"],
             "sasl_plain_password": security.properties["sasl.password"],
         }
-    return words
+    return arguments
 
 
-class KafkaTrouble(Exception):
-    """Kafka did not do what was wanted, or did not say so in time; it may have done it."""
+class KafkaUnavailable(Exception):
+    """Kafka failed or timed out; it may have done what was requested."""
 
 
 class Topics(msgspec.Struct, frozen=True):
-    """The two topics, as they are in Kafka. The ids of a topic and of the cluster show whether they were made anew."""
+    """The two topics in Kafka. The topic id and cluster id reveal recreated ones."""
 
     commands: str
     events: str
@@ -62,42 +61,40 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """What the engine needs of Kafka. Everything raises KafkaTrouble."""
+    """The engine's port to Kafka. Everything raises KafkaUnavailable."""
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        """Append records to a partition of the events topic, in order and with nothing of ours in between.
+        """Append records to a partition of the events topic, in order and contiguously.
 
-        The future gets the offset of the first, once all are acknowledged by all in-sync replicas; -1 where they did
-        not come to lie one after another.
+        The future gets the offset of the first one after all in-sync replicas have acknowledged all; -1 if they are not
+        contiguous.
         """
         ...
 
     def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """The records of the events topic at offsets from `start` up to but not including `end`, in portions."""
+        """The records of the events topic in [start, end), in batches."""
         ...
 
     async def events_range(self, partition: int) -> tuple[int, int]:
-        """The offset of the first record that the events partition has, and of the next one that it will have."""
+        """The offsets of the first and the next record of the events partition."""
         ...
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
-        """The offset of the first command that is there, and of the next one that will be."""
+        """The offsets of the first and the next command."""
         ...
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Put a command; the future gets its offset."""
+        """Append a command; the future gets its offset."""
         ...
 
-    async def close(self) -> None:
-        """Let go of the connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Stop a client of aiokafka; without Kafka it takes some seconds. Raises nothing of its own.
+    """Stop an aiokafka client, which takes some seconds without Kafka. Raises nothing.
 
-    `stop` alone waits for brokers that are gone. While a fetch is in back-off it raises CancelledError, as if its
-    caller was cancelled, and leaves its connections open.
+    `stop` alone waits for brokers that are gone. During a fetch back-off it raises CancelledError, as if its caller was
+    cancelled, and leaves its connections open.
     """
     connections = client.client if isinstance(client, AIOKafkaProducer) else client._client
     for close in (client.stop, connections.close):
@@ -110,7 +107,7 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 
 class KafkaTransport:
-    """A `Transport` over aiokafka, open until its first trouble; the engine then makes another."""
+    """A `Transport` over aiokafka, usable until its first error; the engine then makes another."""
 
     def __init__(self, bootstrap: str, topics: Topics, security: Security = NO_SECURITY) -> None:
         self._bootstrap = bootstrap
@@ -125,7 +122,7 @@ class KafkaTransport:
         return asyncio.ensure_future(self._append(partition, values))
 
     async def _append(self, partition: int, values: Sequence[bytes]) -> int:
-        """Batch after batch, each when the one before is acknowledged: one that expires must not be overtaken."""
+        """Append batch after batch, each after the previous acknowledgement, so that none overtakes an expired one."""
         first = expected = -1
         try:
             producer = await self._opened_producer()
@@ -143,11 +140,10 @@ class KafkaTransport:
                     first = -1
                 begun, expected = begun + count, expected + count
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """As `Transport` has it."""
         async with self._reading:
             try:
                 reader = await self._opened_reader()
@@ -157,7 +153,7 @@ class KafkaTransport:
                 async for portion in _portions(reader, there, start, end):
                     yield portion
             except _TROUBLES as error:
-                raise KafkaTrouble(_said(error)) from error
+                raise KafkaUnavailable(_said(error)) from error
 
     async def events_range(self, partition: int) -> tuple[int, int]:
         return await self._range(self._events, partition)
@@ -170,7 +166,7 @@ class KafkaTransport:
             producer = await self._opened_producer()
             sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
@@ -189,7 +185,7 @@ class KafkaTransport:
             reader = await self._opened_reader()
             begin, end = await asyncio.gather(reader.beginning_offsets([there]), reader.end_offsets([there]))
         except _TROUBLES as error:
-            raise KafkaTrouble(_said(error)) from error
+            raise KafkaUnavailable(_said(error)) from error
         return begin[there], end[there]
 
     async def _opened_producer(self) -> AIOKafkaProducer:
@@ -247,7 +243,7 @@ async def _offset_of(sent: asyncio.Future[Any]) -> int:
     try:
         return int((await sent).offset)
     except _TROUBLES as error:
-        raise KafkaTrouble(_said(error)) from error
+        raise KafkaUnavailable(_said(error)) from error
 
 
 def _said(error: BaseException) -> str:

@@ -1,1 +1,1 @@
-"""A worker: owns partitions, decides their commands, and watches what is due."""
+"""Workers: each decides the commands of the partitions that it owns."""

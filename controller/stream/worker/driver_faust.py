@@ -1,14 +1,12 @@
-"""A worker's partitions and commands through Faust (faust-streaming).
+"""A driver on Faust (faust-streaming).
 
-Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` says what is changed in Faust so
-that no command is passed over. Partitions are claimed in `on_rebalance_complete`, which Faust sends just before it
-seeks and lets messages flow; nothing flows while they are claimed. Those that are lost between rebalances are claimed
-anew in the same way: hold, claim, seek, go on.
+Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` changes Faust so that no command is
+lost. Partitions are claimed in `on_rebalance_complete`, which Faust sends before it seeks and lets messages flow. Lost
+partitions are claimed again between rebalances in the same order: hold, claim, seek, resume.
 
-The agent only hands messages to an inbox; one task drains it, a batch at a time. A message is acknowledged when it was
-decided, which is a figure for Kafka's tools: committed offsets are read by nobody. No Faust table is used, no web
-server, no `take()`, and no static membership. A command that was passed over all the same would show as a gap, and be
-fetched again.
+The agent only puts messages into an inbox, which one task drains in batches. A message is acknowledged after its
+decision, as a figure for Kafka's tools: nobody reads committed offsets. No Faust table, web server, `take()` or static
+membership is used. A lost command would show as a gap, and be fetched again.
 """
 
 from __future__ import annotations
@@ -41,13 +39,12 @@ class FaustDriver:
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._revocations = 0
         self._lost = asyncio.Event()
-        """Set while partitions that the group has given us have to be claimed anew."""
+        """Set while assigned partitions must be claimed again."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
-        """Run until `stopping` is set."""
         self._on_claimed = on_claimed
         app = self._app = self._make_app()
-        working = [asyncio.create_task(each) for each in (self._drain(), self._claim_what_was_lost())]
+        working = [asyncio.create_task(each) for each in (self._drain(), self._reclaim_lost())]
         ended: list[asyncio.Task[Any]] = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._crashed(app))]
         try:
             await app.start()
@@ -61,8 +58,7 @@ class FaustDriver:
             await asyncio.gather(*ended, *working, return_exceptions=True)
         await app.stop()
 
-    def claim_anew(self) -> None:
-        """What was claimed has to be claimed again."""
+    def claim_again(self) -> None:
         self._lost.set()
 
     def _make_app(self) -> Any:
@@ -118,7 +114,7 @@ class FaustDriver:
         await self._engine.revoke()
 
     async def _complete(self, app: Any, **_: Any) -> None:
-        """The group has shared out: claim, before Faust seeks and lets messages flow."""
+        """After a rebalance: claim, before Faust seeks and lets messages flow."""
         app.consumer.hold()
         try:
             if await self._engine.claim(self._assigned(), self._still()):
@@ -137,7 +133,7 @@ class FaustDriver:
         return lambda: bool(app.consumer_generation_id == generation and self._revocations == revocations)
 
     async def _crashed(self, app: Any) -> None:
-        """Faust ends itself where it cannot go on, and does not say so."""
+        """Faust stops itself after a fatal error, without raising."""
         self._fail(DriverEnded(f"Faust has crashed: {await crash_of(app)!r}"))
 
     async def _feed(self, stream: Any) -> None:
@@ -146,19 +142,19 @@ class FaustDriver:
 
     # --- claiming between rebalances
 
-    async def _claim_what_was_lost(self) -> None:
+    async def _reclaim_lost(self) -> None:
         try:
             while True:
                 await self._lost.wait()
                 await asyncio.sleep(RETRY_S)
                 if self._lost.is_set() and not self._app.rebalancing:
                     self._lost.clear()
-                    await self._claim_again()
+                    await self._reclaim()
         except Exception as error:
             self._fail(error)
 
-    async def _claim_again(self) -> None:
-        """What a rebalance makes void that begins meanwhile, is claimed when that is complete."""
+    async def _reclaim(self) -> None:
+        """Claim again. A rebalance in between invalidates the claim, and its completion makes a new one."""
         consumer, still = self._app.consumer, self._still()
         consumer.hold()
         try:
@@ -169,7 +165,7 @@ class FaustDriver:
         if claimed:
             await consumer.perform_seek()
             if still():
-                consumer.go_on()
+                consumer.resume_flowing()
                 self._on_claimed()
 
     # --- deciding
@@ -188,8 +184,8 @@ class FaustDriver:
             self._fail(error)
 
     def _is_current(self, message: Any) -> bool:
-        """Whether a message was fetched after the last seek, under the assignment that is in force: an older one would
-        look like a gap."""
+        """True if a message was fetched after the last seek, under the current assignment: an older one would look like
+        a gap."""
         app = self._app
         return bool(message.seek == app.consumer.seeks and message.generation_id == app.consumer_generation_id)
 
@@ -207,7 +203,7 @@ class FaustDriver:
 
 
 def _credentials(security: Security) -> Any:
-    """An identity in Faust's words; None where none is needed. Raises BadCredentials."""
+    """Faust's credentials; None without any. Raises BadCredentials."""
     context = security.context()
     if security.mechanism:
         name, password = security.properties["sasl.username"], security.properties["sasl.password"]

@@ -1,21 +1,20 @@
-"""A worker's engine: takes partitions over, decides their commands, keeps what Kafka has acknowledged.
+"""A worker's engine: claims partitions, decides their commands, and commits what Kafka has acknowledged.
 
-It knows neither consumer groups nor Faust. A driver has it claim the partitions that it was assigned, feeds it their
-commands, and has it give up those that are taken away; who really owns a partition is settled in the events topic
-alone, by the rule of `events.logs.kafka_fold`.
+It knows neither consumer groups nor Faust. A driver tells it which partitions to claim or give up, and feeds it their
+commands. The events topic alone determines the owner of a partition (`events.logs.events_topic`).
 
-- `claim`: read the partition to its end, write a fence with the next epoch, read up to it. If ours counts, nobody
-  else's records do from there on, and the state is the fold of everything before. Commands go on where that says.
-- `handle`: decide, append, wait for the acknowledgement of all in-sync replicas. Only where the records came to lie at
-  the very next offset is the decision kept; anything else means that somebody wrote in between.
-- `revoke`: let the batch in hand end, and stop being active.
+- `claim`: read the partition to its end, write a fence with the next epoch, and read up to it. If this fence counts,
+  no other writer's records count after it, and the state follows from everything before. Commands continue where the
+  events end.
+- `handle`: decide, append, and wait for the acknowledgement of all in-sync replicas. A decision is committed only if
+  its record has exactly the next offset; otherwise another writer wrote in between.
+- `revoke`: finish the current batch, and become inactive.
 
-Kafka's own troubles, being taken over, and commands that a driver did not deliver though they are there, are `Lost`:
-the partitions are closed without what was not acknowledged, and the driver claims them anew. Commands that are gone, or
-events that cannot be read, end the process: to go on would be to lose a command, or to decide on a state that is not
-the log's.
+Kafka's errors, a takeover, and undelivered commands raise `Lost`: the partitions are closed without unacknowledged
+decisions, and the driver claims them again. Deleted commands and unreadable events end the process: going on would
+lose a command, or decide on a state that is not the log's.
 
-Time, Kafka, policies and what owners do beside deciding come as arguments, so that a simulation can drive this code.
+Time, Kafka, policies and the owner's tasks are arguments, so that a simulation can run this code.
 """
 
 from __future__ import annotations
@@ -29,36 +28,36 @@ from typing import Protocol
 
 import msgspec
 
-from controller.engine.consulting import Clears
+from controller.engine.decider import DryRunner
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.beginning import ArchiveOf
+from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
-from controller.stream.log.transport import KafkaTrouble, Topics, Transport
-from controller.stream.worker.partition_decider import Copy, Fault, PartitionBatch, PartitionDecider, Sourced
+from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
+from controller.stream.worker.partition_decider import Duplicate, Fault, PartitionBatch, PartitionDecider, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
-from events.logs.kafka_record import Fence, decode_record, encode_record
+from events.logs.events_topic import Fence, decode_record, encode_record
 from events.logs.log import LogCorrupted
 from events.names import RequestId
 
 DELIVERIES_MAX = 3
-"""So often a command may fail to come, with later ones coming, before it is held to be gone."""
+"""Failed deliveries of a command, while later ones arrive, before it counts as deleted."""
 
 Still = Callable[[], bool]
-"""Whether the assignment that a claim is made for is still in force."""
+"""True while the assignment of a claim is valid."""
 
 
 class Lost(Exception):
-    """The partitions are not ours for the moment, and no memory of them is kept: claim them anew, a little later."""
+    """The partitions are lost, and their state is dropped: claim them again, a little later."""
 
 
 class CommandsMissing(LogCorrupted):
-    """Commands that were never decided are gone."""
+    """Undecided commands were deleted."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who writes: `writer` is unique to the process; the settings are those that decisions depend on."""
+    """The writer, unique to the process, its release, and the settings that decisions depend on."""
 
     writer: str
     release: str
@@ -66,39 +65,39 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What is done beside deciding for as long as a partition is owned: deadlines, brokers, reviews."""
+    """The tasks of a partition's owner besides deciding: deadlines, brokers, reviews."""
 
     def begin(self, partition: PartitionState) -> None:
-        """The partition is ours; its state is that of the log."""
+        """The partition is claimed; its state is that of the log."""
         ...
 
-    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """What brokers say of events the moment that they are in Kafka: it is decided with them, in one record."""
+    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """Commands that brokers submit synchronously about events: decided with them, in one record."""
         ...
 
-    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        """Records of the partition are in Kafka, and committed; there may be none."""
+    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+        """Records of the partition are in Kafka and committed; there may be none."""
         ...
 
     async def end(self, partition: int) -> None:
-        """The partition is not ours any more."""
+        """The partition is no longer owned."""
         ...
 
 
 class Watcher(Protocol):
-    """What the engine reports to: for log lines and figures."""
+    """Receives the engine's reports, for log lines and metrics."""
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
-    def passed_over(self, fault: Fault) -> None: ...
-    def decided_before(self, copy: Copy) -> None: ...
+    def skipped(self, fault: Fault) -> None: ...
+    def duplicate(self, copy: Duplicate) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
 class Engine:
-    """The partitions that this process owns, and their commands' way through the machine.
+    """The claimed partitions, and the path of their commands through the machine.
 
-    `cluster_of` gives the cluster that carries out what is decided in a partition, None where there is none.
+    `cluster_of` returns the target cluster of a partition, None without one.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class Engine:
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
-        cluster_of: Callable[[int], Clears | None] = lambda _: None,
+        cluster_of: Callable[[int], DryRunner | None] = lambda _: None,
         archive: ArchiveOf | None = None,
         memory: Memory = MEMORY,
     ) -> None:
         self.active: set[int] = set()
-        """The partitions that are claimed and whose commands are taken."""
+        """The claimed partitions whose commands are accepted."""
         self.data = data
         self._topics = topics
         self._identity = identity
@@ -135,26 +134,26 @@ class Engine:
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
         self._undelivered: dict[int, tuple[int, int]] = {}
-        """The command that did not come last in a partition, and how often."""
+        """The last undelivered command of a partition, and how often it was missing."""
         self._lock = asyncio.Lock()
 
     @property
     def transport(self) -> Transport:
-        """The connection to Kafka, until its next trouble."""
+        """The connection to Kafka, until its next error."""
         if self._transport is None:
             self._transport = self._connect()
         return self._transport
 
     def next_source(self, partition: int) -> int:
         """The offset of the next command of a claimed partition."""
-        return self._states[partition].fold.next_source
+        return self._states[partition].reader.next_source
 
     # --- ownership
 
     async def claim(self, partitions: Collection[int], still: Still) -> bool:
-        """Take partitions over, and give up all others; False, and nothing is active, if `still` says no meanwhile.
+        """Claim partitions and give up all others. Returns False, with none active, if `still` becomes false.
 
-        Raises Lost; and LogError, RecordError, EventDecodeError for what ends the process.
+        Raises Lost; and LogError, RecordError, EventDecodeError, which must end the process.
         """
         async with self._lock:
             await self._deactivate()
@@ -162,10 +161,10 @@ class Engine:
                 self._states.pop(partition).close()
             try:
                 for partition in sorted(partitions):
-                    if not await self._take_over(partition, still):
+                    if not await self._claim_partition(partition, still):
                         return False
-            except KafkaTrouble as trouble:
-                await self._let_go(str(trouble))
+            except KafkaUnavailable as trouble:
+                await self._release(str(trouble))
                 raise Lost(str(trouble)) from trouble
             if not still():
                 return False
@@ -175,21 +174,21 @@ class Engine:
             return True
 
     async def revoke(self) -> None:
-        """Stop taking commands. The batch in hand is decided and acknowledged first."""
+        """Stop accepting commands, after the current batch is acknowledged."""
         async with self._lock:
             await self._deactivate()
 
     async def close(self) -> None:
-        """Let go of everything. Nothing but the cache is kept, and that is always a prefix of the log."""
+        """Close everything. Only the caches remain, which are always a prefix of the log."""
         async with self._lock:
-            await self._let_go(None)
+            await self._release(None)
 
     async def _deactivate(self) -> None:
         owned, self.active = self.active, set()
         for partition in sorted(owned):
             await self._owner.end(partition)
 
-    async def _let_go(self, why: str | None) -> None:
+    async def _release(self, why: str | None) -> None:
         await self._deactivate()
         states, self._states = self._states, {}
         for state in states.values():
@@ -200,16 +199,16 @@ class Engine:
         if why is not None:
             self._watcher.lost(why)
 
-    async def _take_over(self, partition: int, still: Still) -> bool:
-        """Fence the partition and bring its state up to that; False if `still` says no before it is done."""
+    async def _claim_partition(self, partition: int, still: Still) -> bool:
+        """Fence the partition and read up to the fence; False if `still` becomes false."""
         started = self._clock()
         first, end = await self.transport.events_range(partition)
         state = self._states.get(partition)
-        if state is not None and state.fold.kafka_offset < first:
+        if state is not None and state.reader.kafka_offset < first:
             self._states.pop(partition).close()
             state = None
         state = state or await self._open(partition, first)
-        start = state.fold.kafka_offset
+        start = state.reader.kafka_offset
         state.check_end(end)
         if not await self._read(state, end, still):
             return False
@@ -218,10 +217,10 @@ class Engine:
             end = await (await self.transport.append(partition, [encode_record(fence)])) + 1
             if not await self._read(state, end, still):
                 return False
-            if state.fold.writer == fence.writer:
+            if state.reader.writer == fence.writer:
                 break
         await self._check_commands(state)
-        self._watcher.claimed(partition, state.fold.epoch, end - start, self._clock() - started)
+        self._watcher.claimed(partition, state.reader.epoch, end - start, self._clock() - started)
         return True
 
     async def _open(self, partition: int, first_record: int) -> PartitionState:
@@ -250,12 +249,12 @@ class Engine:
             before = cluster.settings_pairs if cluster.release else None
             changed = SettingsChanged(identity.settings, identity.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
-        fold = state.fold
-        return Fence(fold.epoch + 1, writer, identity.release, EVENT_VERSION, events, fold.next_source)
+        reader = state.reader
+        return Fence(reader.epoch + 1, writer, identity.release, EVENT_VERSION, events, reader.next_source)
 
     async def _read(self, state: PartitionState, end: int, still: Still) -> bool:
-        """Fold the events partition up to `end`; False if `still` says no before that is done."""
-        start = state.fold.kafka_offset
+        """Read the events partition up to `end`; False if `still` becomes false."""
+        start = state.reader.kafka_offset
         if start < end:
             async with aclosing(self.transport.read(state.partition, start, end)) as portions:
                 async for portion in portions:
@@ -268,8 +267,8 @@ class Engine:
         return still()
 
     async def _check_commands(self, state: PartitionState) -> None:
-        """The next command must be there, or be the next that will be."""
-        following = state.fold.next_source
+        """Raise CommandsMissing unless the next command exists, or is the next to be appended."""
+        following = state.reader.next_source
         begin, end = await self.transport.commands_range(state.partition)
         where = f"commands partition {state.partition}"
         if following < begin:
@@ -279,14 +278,14 @@ class Engine:
             )
         if following > end:
             raise CommandsMissing(
-                f"{where} ends at {end}, and the events topic proves {following} commands: it was made anew. "
-                "Make both topics anew, or name others with stream.commands.topic and stream.events.topic"
+                f"{where} ends at {end}, and the events topic proves {following} commands: it was recreated. "
+                "Recreate both topics, or choose others with stream.commands.topic and stream.events.topic"
             )
 
     # --- deciding
 
     async def handle(self, commands: Sequence[Sourced]) -> None:
-        """Decide commands of partitions that are active; others, and those decided before, are dropped.
+        """Decide commands of active partitions; others, and decided ones, are dropped.
 
         Returns when all is acknowledged and committed. Raises Lost, CommandsMissing, CommandFromNewerVersion,
         PolicyRunnerClosed.
@@ -298,7 +297,7 @@ class Engine:
                 for partition, group in _by_partition(commands).items():
                     state = self._states.get(partition)
                     if state is not None and partition in self.active:
-                        expected = state.fold.kafka_offset
+                        expected = state.reader.kafka_offset
                         batch = await self._decided(state, group)
                         if batch.values:
                             appending = await self.transport.append(partition, batch.values)
@@ -306,37 +305,37 @@ class Engine:
                 for state, expected, batch, appending in batches:
                     if await appending != expected:
                         await self._find_own(state, expected, batch.values)
-            except KafkaTrouble as trouble:
+            except KafkaUnavailable as trouble:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
-                await self._let_go(str(trouble))
+                await self._release(str(trouble))
                 raise Lost(str(trouble)) from trouble
             for state, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:
-                    self._watcher.passed_over(fault)
+                    self._watcher.skipped(fault)
                 for copy in batch.copies:
-                    self._watcher.decided_before(copy)
+                    self._watcher.duplicate(copy)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
-                self._owner.learn(state, batch.records)
+                self._owner.on_events(state, batch.records)
 
     async def _decided(self, state: PartitionState, commands: list[Sourced]) -> PartitionBatch:
-        following = state.fold.next_source
+        following = state.reader.next_source
         fresh: list[Sourced] = []
         for sourced in commands:
             if sourced.offset == following + len(fresh):
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
-                await self._did_not_come(state.partition, following + len(fresh), sourced.offset)
-        cluster, at_once = self._cluster_of(state.partition), partial(self._owner.at_once, state)
-        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, at_once)
+                await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
+        cluster, immediate_commands = self._cluster_of(state.partition), partial(self._owner.immediate_commands, state)
+        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, immediate_commands)
         return await decider.decide_all(fresh)
 
-    async def _did_not_come(self, partition: int, expected: int, came: int) -> None:
-        """A driver has passed a command over. Raises KafkaTrouble if it is still there, so that it is fetched again."""
-        what = f"commands partition {partition}: command {expected} was to come, and {came} came"
+    async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:
+        """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""
+        what = f"commands partition {partition}: expected command {expected}, got {came}"
         begin, _ = await self.transport.commands_range(partition)
         if expected < begin:
-            raise CommandsMissing(f"{what}; the oldest that is there is {begin}")
+            raise CommandsMissing(f"{what}; the oldest in the topic is {begin}")
         missed, times = self._undelivered.get(partition, (expected, 0))
         times = times + 1 if missed == expected else 1
         self._undelivered[partition] = expected, times
@@ -344,14 +343,14 @@ class Engine:
             raise CommandsMissing(
                 f"{what}, {times} times: the topic must have cleanup.policy=delete and no transactional writers"
             )
-        raise KafkaTrouble(what)
+        raise KafkaUnavailable(what)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
-        """Somebody else wrote where our records were to lie: find out by reading whether ours count all the same.
+        """Another writer's records are at the expected offset: read whether ours count all the same.
 
-        They do while the others' do not: a worker that was replaced may go on for a while before it notices.
+        They do if the others do not: a replaced worker may go on for a while before it notices.
         """
-        partition, epoch, found = state.partition, state.fold.epoch, 0
+        partition, epoch, found = state.partition, state.reader.epoch, 0
         _, end = await self.transport.events_range(partition)
         async with aclosing(self.transport.read(partition, start, end)) as portions:
             async for portion in portions:
@@ -361,17 +360,17 @@ class Engine:
                         continue
                     record = decode_record(value)
                     if isinstance(record, Fence) and record.epoch == epoch + 1:
-                        raise KafkaTrouble(f"events partition {partition} was taken over by {record.writer}")
+                        raise KafkaUnavailable(f"events partition {partition} was taken over by {record.writer}")
         if found < len(values):
-            raise KafkaTrouble(f"events partition {partition}: {len(values) - found} of our records did not arrive")
-        state.fold.pass_over(end - start - len(values))
+            raise KafkaUnavailable(f"events partition {partition}: {len(values) - found} of our records did not arrive")
+        state.reader.skip(end - start - len(values))
 
 
 def _by_partition(commands: Sequence[Sourced]) -> dict[int, list[Sourced]]:
-    """The commands of each partition, in their order, together: a partition has one append on its way at a time.
+    """The commands of each partition, in order, together: a partition has one append in flight.
 
-    With two, the first could fail and the second arrive: decisions would stand in the topic that rest on others that
-    do not, and the partition could not be read any further.
+    With two, the first could fail and the second arrive. The topic would then hold decisions based on missing ones, and
+    the partition would be unreadable.
     """
     groups: dict[int, list[Sourced]] = {}
     for sourced in commands:

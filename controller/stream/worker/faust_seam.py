@@ -1,19 +1,19 @@
-"""Faust's consumer, changed so that no command is passed over; and all that we touch of Faust beneath its surface.
+"""Faust's consumer, changed so that no command is lost, and everything that we use of Faust's internals.
 
-Nothing else of the product overrides or reads a private part of Faust, or of mode, its base. `PRIVATE_PARTS` lists each
-with why; a test fails when a release changes one, and says what to read again.
+No other module overrides or reads a private part of Faust or of mode, its base. `PRIVATE_PARTS` lists each with the
+reason. A test fails when a release changes one, and says what to read again.
 
-As it is, Faust loses messages at rebalances. After one it seeks to the committed offsets and then clears every agent's
-queue, and what was delivered in between is gone though it counts as read; where two rebalances follow each other
-closely, the end of the first lets messages flow during the second. It also drops messages below the last that it has
-handed on, which it notes even when they never arrived. So here:
+Unchanged, Faust loses messages at rebalances. It seeks to the committed offsets and then clears every agent's queue, so
+messages that were delivered in between are gone although they count as read. If two rebalances follow each other
+closely, the end of the first lets messages flow during the second. It also drops messages below the last one that it
+passed on, even if they never arrived. Therefore:
 
 - `perform_seek` seeks each partition to the next command that the events prove. Fetches and seeks exclude each other.
-- each message says after which seek it was fetched (`seek`); older ones are dropped on their way and where they arrive.
-- nothing is remembered of what was read: the engine drops what it has decided, and notices what is missing.
-- offsets are committed for Kafka's tools alone, so that a commit that fails does not end the worker.
-- a fetch waits for less than Faust's fixed 1.5 s, since every rebalance waits for it.
-- aiokafka's consumer is closed also without Kafka, where its own `stop` raises.
+- Each message has the number of seeks before its fetch (`seek`); older messages are dropped.
+- Read offsets are not remembered: the engine drops decided commands, and detects missing ones.
+- Offsets are committed for Kafka's tools only, so a failed commit does not end the worker.
+- A fetch waits for less than Faust's fixed 1.5 s, because every rebalance waits for it.
+- aiokafka's consumer is closed even without Kafka, where its own `stop` raises.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from controller.stream.log.transport import close_client
 
 FETCH_WAIT_MS = 100
 FETCH_TIMEOUT_S = 0.25
-"""How long one fetch may wait: a rebalance waits for it."""
+"""The limit of a fetch: a rebalance waits for it."""
 IDLE_S = 0.05
-"""How soon to look again where no partition is to be fetched from: all are full, or none is assigned."""
+"""Wait when there is no partition to fetch from: all are full, or none is assigned."""
 COMMIT_TIMEOUT_S = 3.0  # a commit that hangs must not keep a rebalance
 
 Positions = Callable[[], Mapping[int, int]]
@@ -44,7 +44,7 @@ Positions = Callable[[], Mapping[int, int]]
 
 
 class PrivatePart(NamedTuple):
-    """What we rest on beneath Faust's surface: a method, or an attribute of its objects."""
+    """An internal method or attribute of Faust."""
 
     of: type
     name: str
@@ -62,7 +62,7 @@ OVERRIDDEN = (
     PrivatePart(_THREAD, "_commit", "a commit that fails does not crash the worker"),
     PrivatePart(_THREAD, "on_thread_stop", "closes aiokafka's consumer also without Kafka"),
 )
-"""Methods that ours stand for: what Faust's do has to be done here."""
+"""Methods that we override: ours must do what Faust's do."""
 
 USED = (
     PrivatePart(_CONSUMER, "_get_active_partitions", "what is to be fetched"),
@@ -81,7 +81,7 @@ USED = (
     PrivatePart(Service, "_crashed", "set when Faust has ended itself, which it reports to nobody"),
     PrivatePart(Service, "crash_reason", "why it did"),
 )
-"""Methods that are called, and attributes that are read or set."""
+"""Methods that we call, and attributes that we read or set."""
 
 RESTED_ON = (
     PrivatePart(_CONSUMER, "_drain_messages", "calls getmany; drops what _read_offset says; gives up when flow stops"),
@@ -94,21 +94,21 @@ RESTED_ON = (
     PrivatePart(App, "_on_partitions_revoked", "stops the flow and clears the agents' queues before a rebalance"),
     PrivatePart(Service, "crash", "sets _crashed and crash_reason"),
 )
-"""Methods that we leave alone, and that have to go on doing what they do."""
+"""Methods that we do not touch, whose behaviour we depend on."""
 
 PRIVATE_PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
 
 
 class FetchedMessage(ConsumerMessage):
-    """A message that says how many seeks there had been when it was fetched."""
+    """A message with the number of seeks before its fetch."""
 
     __slots__ = ("seek",)
 
     seek: int
 
 
-class _NothingRead(dict[Any, Any]):
-    """Stands for the offsets that were read last, and knows none."""
+class _NoOffsets(dict[Any, Any]):
+    """Replaces the offsets that were read last, and stores none."""
 
     def __missing__(self, key: Any) -> None:
         return None
@@ -139,20 +139,20 @@ class _Thread(transport.AIOKafkaConsumerThread):
 
 
 class FaustConsumer(transport.Consumer):
-    """The consumer of a worker."""
+    """A worker's consumer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.seeks = 0
-        """How many there have been: what was fetched before the last is old."""
+        """The number of seeks; messages fetched before the last one are outdated."""
         self._fetching_or_seeking = asyncio.Lock()
-        self._read_offset = _NothingRead()
+        self._read_offset = _NoOffsets()
 
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[Any, Any]]:
-        """Fetch once, and hand on what came for as long as it is wanted."""
+        """Fetch once, and yield the messages while they are wanted."""
         while not self.flow_active and not self.should_stop:
             await self.wait(self.can_resume_flow)  # type: ignore[arg-type]  # as Faust itself calls it
         records, seek = await self._fetched()
@@ -170,7 +170,7 @@ class FaustConsumer(transport.Consumer):
             return records, self.seeks
 
     def _message(self, tp: Any, record: Any, seek: int) -> FetchedMessage:
-        """The same message as Faust's, and after which seek it was fetched."""
+        """Faust's message, with the number of seeks before its fetch."""
         message = FetchedMessage(
             record.topic,
             record.partition,
@@ -190,21 +190,20 @@ class FaustConsumer(transport.Consumer):
         return message
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Faust's own look for what stands still, which fails while the group shares out; our metrics show it."""
+        """Disable Faust's check for stalled partitions, which fails during a rebalance; our metrics show these."""
 
     def hold(self) -> None:
-        """Let nothing through until the next `go_on`, or until Faust lets messages flow after a rebalance."""
+        """Suspend the flow until `resume_flowing`, or until Faust resumes it after a rebalance."""
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
 
-    def go_on(self) -> None:
-        """Let messages through again."""
+    def resume_flowing(self) -> None:
         self.app.flow_control.resume()
         self.resume_flow()
 
     async def perform_seek(self) -> None:
-        """Seek to where the events prove, rather than to the committed offsets."""
+        """Seek to the offsets that the events prove, not to the committed ones."""
         assert isinstance(self.transport, FaustTransport), "made by it"
         async with self._fetching_or_seeking:
             self.seeks += 1
@@ -221,14 +220,14 @@ class FaustConsumer(transport.Consumer):
 
 
 class FaustTransport(transport.Transport):
-    """Faust's transport with that consumer."""
+    """Faust's transport with this consumer."""
 
     Consumer = FaustConsumer
     positions: Positions
 
 
 async def crash_of(app: Any) -> BaseException:
-    """Why Faust has ended itself, as soon as it has."""
+    """Wait until Faust has stopped itself, and return why."""
     await app._crashed.wait()
     reason: BaseException = app.crash_reason
     return reason

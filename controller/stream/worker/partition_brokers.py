@@ -1,27 +1,42 @@
-"""Simulated brokers, as the owner of one partition plays them.
+"""The brokers of one partition, as its owner sees them: simulated ones, or the target cluster.
 
-There is no process that they live in: which brokers there are, and which of them run, is what the partition's own
-events say, so they are the same whoever owns it, and a broker that somebody stopped stays stopped when the owner
-changes. The owner registers those that are missing, confirms what the live ones have applied, and reports in-sync
-sets; each partition has its own owner, and none needs another.
+Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run, so they
+are the same whoever owns it, and a stopped broker stays stopped when the owner changes. The owner registers missing
+brokers, confirms what the live ones have applied, and reports in-sync sets.
+
+Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
+to its own partition: the next owner starts from that partition and the cluster, and no owner needs another. (If one
+owner reported brokers to all partitions, some of those writes could be lost with it, and partitions would wait for one
+that nobody owns.) The topics that hold the log are not managed: deleting them would delete everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from controller.brokers.cluster.actions import PlannedCommand
+from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster, WatchTimes
 from controller.brokers.port import CommandSink, stamp
-from controller.brokers.simulated import SimulatedBroker, SimulatedFleet, rack_of
-from controller.machine.commands.commands import AnyCommand, ConfirmMetadata
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
+from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
+from controller.machine.errors import ErrorCode
+from controller.serving.reach_cluster import ReachedCluster, watch_times
+from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
+from controller.stream.log.transport import Topics
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
-from events.names import CLUSTER_SHARD, BrokerId, Offset
+from events.logs.events_topic import partition_of
+from events.names import CLUSTER_SHARD, BrokerId, Offset, ShardKey, TopicName, shard_key
 
 
-class PartitionBrokers(SimulatedFleet):
-    """Brokers 1 to `count`, and whichever others the partition knows. None of them has a delay."""
+class PartitionBrokers(SimulatedBrokers):
+    """Brokers 1 to `count`, and all others in the partition, without a delay."""
 
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
@@ -29,18 +44,18 @@ class PartitionBrokers(SimulatedFleet):
         self._partition = partition
 
     def start(self, controller: CommandSink) -> None:
-        """Register the brokers that the partition does not know, and report anew what the others did."""
+        """Register the missing brokers, and report for the others again."""
         self._controller = controller
         self._loop = asyncio.get_running_loop()
         self.resume()
 
     def resume(self) -> None:
-        """Report everything anew."""
+        """Report everything again."""
         known = self._controller.store.durable_cluster.brokers
         halfway = self._registered_last()
         for broker_id, registered in known.items():
             self._played(broker_id, registered.rack).running = not registered.fenced
-        for broker_id, broker in self.brokers.items():
+        for broker_id, broker in self.by_id.items():
             broker.confirmed = Offset(-1)
             if broker_id not in known or broker_id in halfway:
                 broker.running = False
@@ -48,37 +63,38 @@ class PartitionBrokers(SimulatedFleet):
         self._applied_by_all(self._controller.last_offset)
         self._sweep()
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """Those that are live, as the events have left them, have applied a topic that was created."""
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """The live brokers, as of these events, have applied a created topic."""
         if not any(type(record.event) is TopicCreated for record in records):
             return ()
         stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
         first, last = records[0].offset, records[-1].offset
         return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
 
-    def learn(self, records: Sequence[Recorded]) -> None:
-        """Follow who runs, then apply and report as brokers do."""
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        """Update which brokers run, then apply and report."""
         for record in records:
             match record.event:
                 case BrokerRegistered(broker_id=broker_id, rack=rack):
                     self._played(broker_id, rack).running = False
-                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.brokers:
-                    self.brokers[broker_id].running = True
-                    self.brokers[broker_id].confirmed = Offset(-1)
+                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.by_id:
+                    self.by_id[broker_id].running = True
+                    self.by_id[broker_id].confirmed = Offset(-1)
                 case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
-                    if broker_id in self.brokers:
-                        self.brokers[broker_id].running = False
+                    if broker_id in self.by_id:
+                        self.by_id[broker_id].running = False
                 case _:
                     continue
-        super().learn(records)
+        super().on_events(records)
 
     def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
-        return self.brokers.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
+        return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
 
     def _registered_last(self) -> set[BrokerId]:
-        """The brokers that registered and were not heard of again: their owner died before they were live.
+        """The brokers that registered and were never unfenced: their owner died in between.
 
-        The archive is not looked into, which may be away: what is there is tens of thousands of events old."""
+        The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
+        """
         halfway, log = set[BrokerId](), self._partition.log
         for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
             event = decode_event(offset, log.read_one(offset)).event
@@ -87,3 +103,59 @@ class PartitionBrokers(SimulatedFleet):
             elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):
                 halfway.discard(event.broker_id)
         return halfway
+
+
+DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
+"""Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
+wait behind it."""
+NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
+
+
+class PartitionCluster(TargetCluster):
+    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        partition: PartitionState,
+        partitions: int,
+        times: WatchTimes,
+        log: FilteringBoundLogger,
+        hidden: Collection[str] = (),
+    ) -> None:
+        def owns(topic: TopicName) -> bool:
+            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
+
+        def history(shard: ShardKey) -> Iterator[Recorded]:
+            events = partition.log
+            return (decode_event(offset, events.read_one(offset)) for offset in events.shard_offsets(shard))
+
+        def recent() -> Iterator[Recorded]:
+            events, end = partition.log, partition.log.durable_offset
+            return (decode_event(offset, value) for offset, value in events.read(max(0, end - RECENT_EVENTS), end))
+
+        super().__init__(link, history, times, log, owns, recent=recent, shared=True)
+
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
+        """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(dry_run_within_s([one.command for one in planned])):
+                return await super().dry_run(planned)
+        except TimeoutError:
+            return [DryRunResult(int(ErrorCode.REQUEST_TIMED_OUT), NO_DRY_RUN)] * len(planned)
+
+
+def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
+    """The time limit for these commands."""
+    waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
+    return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
+
+
+def partition_clusters(
+    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+) -> Callable[[PartitionState], PartitionCluster]:
+    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
+    is_same = cluster.cluster_id == topics.cluster_id
+    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+    times, log = watch_times(settings), structlog.get_logger("topicwright")
+    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)

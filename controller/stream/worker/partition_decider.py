@@ -1,15 +1,15 @@
-"""A batch of commands of one partition, decided: what a worker writes for it.
+"""Deciding a batch of commands of one partition: the records that a worker writes for it.
 
-Order is all: command after command, each on the state that the ones before have left. The create-topic policies, and
-the cluster that carries decisions out, are foreign and may be slow, so those commands of the batch that they have a say
-in are shown to them together before the first is decided; one that needs them only then is shown to them alone.
+Commands are decided in order, each on the state after the previous ones. Create-topic policies and the target cluster
+may be slow. So all commands of the batch that need approval are submitted to them together before the first is decided;
+a command that needs approval only later is submitted alone.
 
-A command that cannot be read, that lies in the wrong partition, or on which deciding or applying raises, is a poison
-command: it is recorded with its cause, its client gets an error, and the partition goes on, with the state before it.
-It would otherwise stop every worker in turn.
+A poison command is one that cannot be read, lies in the wrong partition, or raises when it is decided or applied. It is
+recorded with its cause, its client gets an error, and the partition goes on with the state before it. Otherwise it
+would stop every worker in turn.
 
-A copy of a command that was decided a short time ago (`recent_requests`) is passed over too: its record has neither
-events nor answers, and the client has the answer of the first, or waits for it.
+A duplicate of a recently decided command (`recent_requests`) is skipped: its record has neither events nor answers, and
+the client gets the answer of the first one.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.consulting import Clears, consulted
-from controller.engine.faults import NAME_CHARS_MAX, in_short
+from controller.engine.decider import DryRunner, with_verdicts
+from controller.engine.faults import NAME_CHARS_MAX, one_line
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReviewTopics, TopicCommand
+from controller.machine.commands.commands import AnyCommand, BalanceLeaders, ReconcileTopics, TopicCommand
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.stream.log.answers import encode_answers, size_of_answers
-from controller.stream.log.commands_topic import CommandError, decode_command, home_of
+from controller.stream.log.codec import CommandError, decode_command, encode_answers, home_of, size_of_answers
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import Cause, Recorded
 from events.codec import encode_event
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.logs.log import LogError
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 _OF_CLIENTS = (TopicCommand, ClusterCommand)
 _ROOM_BYTES = 1 << 16
-"""What a record takes beside its events and answers, and room to spare."""
+"""Space in a record besides its events and answers."""
 
 
 AtOnce = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
-    """A record of the commands topic, as a driver delivers it."""
+    """A record of the commands topic."""
 
     partition: int
     offset: int
@@ -56,7 +55,7 @@ class Sourced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A command that was passed over, and why; `error` where deciding on it raised."""
+    """A skipped command and why; `error` if deciding raised."""
 
     partition: int
     offset: int
@@ -64,8 +63,8 @@ class Fault(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class Copy(msgspec.Struct, frozen=True, gc=False):
-    """A command that was passed over because it was decided before."""
+class Duplicate(msgspec.Struct, frozen=True, gc=False):
+    """A skipped duplicate of a decided command."""
 
     partition: int
     offset: int
@@ -75,28 +74,28 @@ class Copy(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionBatch(msgspec.Struct):
-    """What became of the commands of one partition: the bytes to append, one record a command, and what they say."""
+    """The result for the commands of one partition: the records to append, one a command, and their contents."""
 
     values: list[bytes] = []
     records: list[Recorded] = []
     faults: list[Fault] = []
-    copies: list[Copy] = []
+    copies: list[Duplicate] = []
 
 
 class PartitionDecider:
-    """Decides the commands of one partition on its state; `judge` and `cluster` have a say in some. `at_once` gives
-    what brokers say of a command's events the moment that they are in the log: that is in the command's record, too."""
+    """Decides the commands of one partition on its state. `judge` and `cluster` give verdicts; `immediate_commands`
+    returns the brokers' commands that follow from a command's events; they are in the same record."""
 
     def __init__(
         self,
         partition: PartitionState,
         partitions: int,
         judge: PolicyJudge | None,
-        cluster: Clears | None,
-        at_once: AtOnce,
+        cluster: DryRunner | None,
+        immediate_commands: AtOnce,
     ) -> None:
         self._partition = partition
-        self._at_once = at_once
+        self._at_once = immediate_commands
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster
@@ -106,19 +105,19 @@ class PartitionDecider:
 
         Raises CommandFromNewerVersion, PolicyRunnerClosed.
         """
-        self._partition.remember_requests()
+        self._partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
-        judged = await self._consulted_together([each for _, each in read if isinstance(each, TopicCommand)])
+        judged = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
         batch = PartitionBatch()
         for sourced, command in read:
             if isinstance(command, Fault):
-                self._pass_over(batch, command, None)
-            elif isinstance(command, _OF_CLIENTS) and self._partition.decided_before(command):
-                self._pass_over_copy(batch, sourced, command)
+                self._skip(batch, command, None)
+            elif isinstance(command, _OF_CLIENTS) and self._partition.is_duplicate(command):
+                self._skip_duplicate(batch, sourced, command)
             else:
-                unheard = self._decide(batch, sourced, judged.get(id(command), command))
-                if unheard is not None:
-                    await self._decide_with_word(batch, sourced, unheard)
+                pending = self._decide(batch, sourced, judged.get(id(command), command))
+                if pending is not None:
+                    await self._decide_approved(batch, sourced, pending)
         return batch
 
     def _read(self, sourced: Sourced) -> AnyCommand | Fault:
@@ -136,37 +135,37 @@ class PartitionDecider:
         return command
 
     def _decide(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand) -> TopicCommand | None:
-        """Decide a command; returns it undecided where others have a say in it that they were not asked for."""
+        """Decide a command; returns it if it still needs approval."""
         partition = self._partition
         command = _stamped(command, partition.last_ms)
         decision = _decision(partition.state, command, sourced)
         if (
             isinstance(decision, Fault)
-            and isinstance(command, ReviewTopics | BalanceLeaders)
+            and isinstance(command, ReconcileTopics | BalanceLeaders)
             and len(command.topics) > 1
         ):
             decision = self._decided_singly(batch, sourced, command)
-        if isinstance(decision, Decision) and decision.consult:
+        if isinstance(decision, Decision) and decision.needs_approval:
             assert isinstance(command, TopicCommand), "others have a say in nothing else"
             return command
-        self._keep_or_pass_over(batch, sourced, command, decision)
+        self._apply_or_skip(batch, sourced, command, decision)
         return None
 
-    async def _decide_with_word(self, batch: PartitionBatch, sourced: Sourced, command: TopicCommand) -> None:
-        self._keep_or_pass_over(batch, sourced, *await self._consulted_alone(command, sourced))
+    async def _decide_approved(self, batch: PartitionBatch, sourced: Sourced, command: TopicCommand) -> None:
+        self._apply_or_skip(batch, sourced, *await self._approved_alone(command, sourced))
 
-    def _keep_or_pass_over(
+    def _apply_or_skip(
         self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision | Fault
     ) -> None:
-        fault = decision if isinstance(decision, Fault) else self._keep(batch, sourced, command, decision)
+        fault = decision if isinstance(decision, Fault) else self._apply(batch, sourced, command, decision)
         if fault is not None:
-            self._pass_over(batch, fault, command)
+            self._skip(batch, fault, command)
 
     def _decided_singly(
-        self, batch: PartitionBatch, sourced: Sourced, command: ReviewTopics | BalanceLeaders
+        self, batch: PartitionBatch, sourced: Sourced, command: ReconcileTopics | BalanceLeaders
     ) -> Decision:
-        """What can be decided of topics of which one raises: no topic's decision looks at another's, and one must not
-        keep the others without leaders."""
+        """Decide topic by topic after one of them raised: decisions are independent, and one topic must not keep the
+        others without leaders."""
         decided = Decision()
         for topic in command.topics:
             one = _decision(self._partition.state, replace(command, topics=(topic,)), sourced)
@@ -176,8 +175,8 @@ class PartitionDecider:
                 decided = Decision(decided.events + one.events, decided.answers + one.answers)
         return decided
 
-    def _keep(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
-        """Bring the state past a decision; why that cannot be, where it cannot."""
+    def _apply(self, batch: PartitionBatch, sourced: Sourced, command: AnyCommand, decision: Decision) -> Fault | None:
+        """Apply a decision; returns why it cannot be applied, if so."""
         partition = self._partition
         try:
             cause, values = _encoded(command, decision)
@@ -191,79 +190,83 @@ class PartitionDecider:
         except Exception as error:
             return _fault(command, sourced, error)
         batch.records += records
-        for said in self._at_once(records):
-            decision, values = self._decided_with_it(batch, sourced, said, decision, values)
+        for reported in self._at_once(records):
+            decision, values = self._decided_with_it(batch, sourced, reported, decision, values)
         answers = encode_answers(decision, partition.state.topics)
-        batch.values.append(encode_record(Decided(partition.fold.epoch, sourced.offset, values, answers)))
+        batch.values.append(encode_record(Decided(partition.reader.epoch, sourced.offset, values, answers)))
         return None
 
     def _decided_with_it(
-        self, batch: PartitionBatch, sourced: Sourced, said: AnyCommand, decision: Decision, values: tuple[bytes, ...]
+        self,
+        batch: PartitionBatch,
+        sourced: Sourced,
+        reported: AnyCommand,
+        decision: Decision,
+        values: tuple[bytes, ...],
     ) -> tuple[Decision, tuple[bytes, ...]]:
-        """The decision on a command, with that on what brokers said of it. Where that raises, they say it once more."""
+        """The decision extended by that on a broker's command. If that raises, the brokers report again."""
         try:
-            more = decide(self._partition.state, said)
-            cause, their_values = _encoded(said, more)
-            batch.records += self._partition.decided_with_it(said.at_ms, cause, more.events, their_values)
+            more = decide(self._partition.state, reported)
+            cause, their_values = _encoded(reported, more)
+            batch.records += self._partition.decided_in_same_record(reported.at_ms, cause, more.events, their_values)
         except LogError:
             raise
         except Exception as error:
-            batch.faults.append(_fault(said, sourced, error))
+            batch.faults.append(_fault(reported, sourced, error))
             return decision, values
         return Decision(decision.events + more.events, decision.answers + more.answers), values + their_values
 
-    def _pass_over(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
+    def _skip(self, batch: PartitionBatch, fault: Fault, command: AnyCommand | None) -> None:
         partition, answers = self._partition, b""
         if isinstance(command, _OF_CLIENTS):
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
             error = Decision((), (Answer(command.request_id, command.topic, code, NOT_DECIDED),))
             answers = encode_answers(error, partition.state.topics)
         batch.faults.append(fault)
-        batch.values.append(encode_record(Decided(partition.fold.epoch, fault.offset, (), answers, fault.why)))
-        partition.fold.take_own(fault.offset)
+        batch.values.append(encode_record(Decided(partition.reader.epoch, fault.offset, (), answers, fault.why)))
+        partition.reader.skip_own(fault.offset)
 
-    def _pass_over_copy(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
-        fold, what = self._partition.fold, type(copy).__name__
-        batch.copies.append(Copy(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
-        batch.values.append(encode_record(Decided(fold.epoch, sourced.offset, ())))
-        fold.take_own(sourced.offset)
+    def _skip_duplicate(self, batch: PartitionBatch, sourced: Sourced, copy: TopicCommand | ClusterCommand) -> None:
+        reader, what = self._partition.reader, type(copy).__name__
+        batch.copies.append(Duplicate(sourced.partition, sourced.offset, what, copy.request_id, copy.topic))
+        batch.values.append(encode_record(Decided(reader.epoch, sourced.offset, ())))
+        reader.skip_own(sourced.offset)
 
-    # --- those who have a say
+    # --- approval
 
-    async def _consulted_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
-        """Those commands that would need somebody's word if they were decided now, with it, by the identity of the
-        command."""
+    async def _approved_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
+        """The commands that need approval now, with the verdicts, by the identity of the command."""
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state
-        decided_before = self._partition.decided_before
-        needing = [each for each in commands if not decided_before(each) and _needs_a_word(state, each)]
+        is_duplicate = self._partition.is_duplicate
+        needing = [each for each in commands if not is_duplicate(each) and _needs_approval(state, each)]
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:
-                words = await consulted(group, state, self._judge, self._cluster)
+                approved_commands = await with_verdicts(group, state, self._judge, self._cluster)
             except PolicyRunnerClosed:
                 raise
             except Exception:
-                continue  # each is shown alone in its turn, and the one at fault passed over
-            judged.update((id(command), _any(word)) for command, word in zip(group, words, strict=True))
+                continue  # each is submitted alone in its turn, and the one at fault is skipped
+            judged |= {id(command): _any(done) for command, done in zip(group, approved_commands, strict=True)}
         return judged
 
-    async def _consulted_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
+    async def _approved_alone(self, command: TopicCommand, sourced: Sourced) -> tuple[AnyCommand, Decision | Fault]:
         state = self._partition.state
         try:
-            [word] = await consulted([command], state, self._judge, self._cluster)
+            [approved] = await with_verdicts([command], state, self._judge, self._cluster)
         except PolicyRunnerClosed:
             raise
         except Exception as error:
             return _any(command), _fault(_any(command), sourced, error)
-        decision = _decision(state, _any(word), sourced)
-        assert isinstance(decision, Fault) or not decision.consult, "all who have a say were asked"
-        return _any(word), decision
+        decision = _decision(state, _any(approved), sourced)
+        assert isinstance(decision, Fault) or not decision.needs_approval, "all approvals are there"
+        return _any(approved), decision
 
 
 def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand]]:
-    """The commands in groups in which no topic is there twice: they are shown topic by topic."""
+    """The commands in groups without repeated topics: approval works topic by topic."""
     groups: list[dict[str, TopicCommand]] = []
     for command in commands:
         free = next((group for group in groups if command.topic not in group), None)
@@ -275,7 +278,7 @@ def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand
 
 
 def _decision(state: State, command: AnyCommand, sourced: Sourced) -> Decision | Fault:
-    """What `decide` says; what it raises is a bug, which must not stop the partition for good."""
+    """The decision. An exception is a bug, which must not stop the partition for good."""
     try:
         return decide(state, command)
     except Exception as error:
@@ -289,7 +292,7 @@ def _encoded(command: AnyCommand, decision: Decision) -> tuple[Cause, tuple[byte
 
 
 def _fault(command: AnyCommand, sourced: Sourced, error: Exception) -> Fault:
-    why = f"{type(command).__name__} of request {command.request_id}: {in_short(error)}"
+    why = f"{type(command).__name__} of request {command.request_id}: {one_line(error)}"
     return Fault(sourced.partition, sourced.offset, why, error)
 
 
@@ -297,13 +300,13 @@ def _any(command: TopicCommand) -> AnyCommand:
     return cast("AnyCommand", command)  # each kind of the one is among the other
 
 
-def _needs_a_word(state: State, command: TopicCommand) -> bool:
+def _needs_approval(state: State, command: TopicCommand) -> bool:
     try:
-        return decide(state, _any(command)).consult
+        return decide(state, _any(command)).needs_approval
     except Exception:
-        return False  # it is passed over when its turn comes
+        return False  # it is skipped when its turn comes
 
 
 def _stamped(command: AnyCommand, last_ms: int) -> AnyCommand:
-    """The command as of now: gateways' clocks differ, and the time of a partition never goes back."""
+    """The command at a time not before the partition's: gateways' clocks differ."""
     return command if command.at_ms >= last_ms else replace(command, at_ms=last_ms)

@@ -1,7 +1,7 @@
-"""What a worker shows of itself: log lines, metrics, and whether it is ready to decide.
+"""A worker's log lines, metrics and readiness.
 
-The engine reports to it (`engine.Watcher`), and `look` asks Kafka now and then how far commands are, which also shows
-whether Kafka answers at all.
+The engine reports to it (`engine.Watcher`), and `poll` asks Kafka regularly for the ends of the commands partitions,
+which also shows whether Kafka answers.
 """
 
 from __future__ import annotations
@@ -11,46 +11,45 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from controller.engine.faults import Seldom, place_of, trace_of
+from controller.engine.faults import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
-from controller.stream.log.transport import KafkaTrouble
-from controller.stream.worker.duties import PartitionDuties
+from controller.stream.log.transport import KafkaUnavailable
 from controller.stream.worker.engine import Engine
-from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.owner_tasks import OwnerTasks
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
 
-LOOK_EVERY_S = 2.0  # of figures for people
-LOOK_TIMEOUT_S = 5.0
-"""How long Kafka may take to answer a look before it counts as lost."""
+POLL_INTERVAL_S = 2.0  # of figures for people
+POLL_TIMEOUT_S = 5.0
+"""Kafka counts as lost if it does not answer a poll in this time."""
 
 
 class WorkerStatus:
-    """Implements `engine.Watcher`. `doing` is why nothing can be decided, as far as the worker itself knows; None while
-    its partitions are claimed."""
+    """Implements `engine.Watcher`. `doing` says why nothing is decided, as far as the worker knows; None while its
+    partitions are claimed."""
 
     def __init__(self, reports: Reports) -> None:
         self.doing: str | None = "starting"
         self._reports = reports
         self._log = structlog.get_logger("topicwright")
-        self._seldom = Seldom()
+        self._log_limiter = LogRateLimiter()
         self._engine: Engine | None = None
-        self._duties: PartitionDuties | None = None
+        self._tasks: OwnerTasks | None = None
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
-        """The offset of the next command of each owned partition, as of the last look."""
+        """The offset of the next command of each owned partition, as of the last poll."""
 
-    def show(self, engine: Engine, duties: PartitionDuties) -> None:
-        """What is shown from now on."""
-        self._engine, self._duties = engine, duties
+    def show(self, engine: Engine, tasks: OwnerTasks) -> None:
+        """Show these from now on."""
+        self._engine, self._tasks = engine, tasks
 
     def why_not_ready(self) -> str | None:
-        """Why nothing can be decided now; None when it can."""
-        trouble = self._duties.trouble if self._duties is not None else None
+        """Why nothing is decided; None if commands are decided."""
+        trouble = self._tasks.trouble if self._tasks is not None else None
         return self.doing or self._unreachable or (trouble and f"the cluster cannot be reached: {trouble}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
-        """The metrics, each with what it says."""
         active = [] if self._engine is None else sorted(self._engine.active)
         behind = 0
         for partition in active:
@@ -60,23 +59,23 @@ class WorkerStatus:
         yield "partitions_owned", "Partitions that this worker decides.", len(active)
         yield "commands_decided", "Commands decided since the start.", self._commands
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
-        yield "commands_duplicate", "Commands passed over as copies of one decided a short time before.", self._copies
-        yield "commands_behind", "Commands that wait, as of the last look, every 2 s.", behind
-        paused = 0 if self._duties is None else self._duties.not_archived
+        yield "commands_duplicate", "Duplicates of recently decided commands, which are skipped.", self._copies
+        yield "commands_behind", "Commands that wait, as of the last poll, every 2 s.", behind
+        paused = 0 if self._tasks is None else self._tasks.not_archived
         yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
-        yield "claims", "Partitions taken over since the start.", self._claims
-        yield "losses", "Times that partitions were lost and claimed anew.", self._losses
+        yield "claims", "Partitions claimed since the start.", self._claims
+        yield "losses", "Times that partitions were lost and claimed again.", self._losses
 
-    async def look(self, engine: Engine) -> None:
-        """Look at Kafka until cancelled."""
+    async def poll(self, engine: Engine) -> None:
+        """Poll Kafka until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             try:
                 for partition in sorted(engine.active) or [0]:
-                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), LOOK_TIMEOUT_S)
+                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), POLL_TIMEOUT_S)
                     self._ends[partition] = end
                 self._unreachable = None
-            except (KafkaTrouble, TimeoutError) as error:
+            except (KafkaUnavailable, TimeoutError) as error:
                 why = f"Kafka does not answer: {error or 'no answer in time'}"
                 if self._unreachable is None:
                     self._log.warning("Kafka lost", why=why)
@@ -85,36 +84,33 @@ class WorkerStatus:
     # --- what the engine reports
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
-        """A partition is ours."""
         self._claims += 1
         self._log.info("partition claimed", partition=partition, epoch=epoch, read=read, ms=round(seconds * 1000))
 
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
-        """Decisions are in Kafka."""
         self._commands += commands
         self._reports.committed(commands, len(records), seconds)
         self._reports.decided(records)
 
-    def passed_over(self, fault: Fault) -> None:
-        """A poison command is recorded as one. Of those alike one a minute has a log line."""
+    def skipped(self, fault: Fault) -> None:
+        """Of similar faults one a minute is logged."""
         self._faults += 1
         error = fault.error
-        held_back = self._seldom.passes(fault.partition if error is None else place_of(error))
-        if held_back is not None:
+        suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))
+        if suppressed is not None:
             self._log.error(
-                "command passed over",
+                "command skipped",
                 partition=fault.partition,
                 offset=fault.offset,
                 why=fault.why,
-                held_back=held_back,
+                suppressed=suppressed,
                 trace=None if error is None else trace_of(error),
             )
 
-    def decided_before(self, copy: Copy) -> None:
-        """A command was in Kafka twice, and counted once."""
+    def duplicate(self, copy: Duplicate) -> None:
         self._copies += 1
         self._log.info(
-            "duplicate command passed over",
+            "duplicate command skipped",
             partition=copy.partition,
             offset=copy.offset,
             command=copy.what,
@@ -123,7 +119,6 @@ class WorkerStatus:
         )
 
     def lost(self, why: str) -> None:
-        """The partitions are to be claimed anew."""
         self._losses += 1
-        self.doing = f"partitions are claimed anew: {why}"
-        self._log.warning("partitions lost, to be claimed anew", why=why)
+        self.doing = f"partitions are being claimed again: {why}"
+        self._log.warning("partitions lost, claiming them again", why=why)

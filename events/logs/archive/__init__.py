@@ -1,1 +1,1 @@
-"""The archive of a log: closed stretches of it in a folder or an object store, and reading them as the log."""
+"""The archive of a log: complete segments in a folder or an object store."""

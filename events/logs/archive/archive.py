@@ -1,11 +1,11 @@
-"""Reading what a log has archived: its older events and where they are, as the log itself has its newer ones.
+"""Reading archived events and their index, as the log reads its newer ones.
 
-Method. Which stretches there are the log says (`manifests_of`); an object that has not the hash that the log kept does
-not pass. Objects are fetched whole: some of the events are kept in memory, and the indexes, which a question about a
-topic looks through, in files, up to bounds that all logs of the process share. Each is read in any thread, and nobody
-waits for anybody: two that want the same at once may both fetch it.
+Method. The log knows the segments (`manifests_of`), and rejects an object whose hash differs from the recorded one.
+Objects are fetched whole. Some row groups are cached in memory, and the indexes, which topic queries search, in files;
+all logs of the process share the limits. Any thread may read, and none waits for another: two threads that need the
+same object may both fetch it.
 
-What it does not do: try again. A store that is away raises ArchiveAway, which names it.
+Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, Generic, Protocol, TypeVar
 
-from events.logs.archive.index import StretchIndex
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, manifests_of, noted, read_stored, requests_of
-from events.logs.archive.place import ArchiveError, Place, open_place
-from events.logs.archive.stretch import StretchFile
-from events.logs.archive.visits import visits
+from events.logs.archive.manifest import (
+    ArchiveDamaged,
+    Manifest,
+    Stored,
+    archive_status,
+    manifests_of,
+    read_stored,
+    requests_of,
+)
+from events.logs.archive.segment import SegmentFile, SegmentIndex
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
 from events.logs.log import StateKeys
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
+from events.logs.snapshots import Snapshot, SnapshotDamaged
 
 FILES_KEPT: Final = 8
 """Some megabytes each."""
@@ -40,8 +46,6 @@ _V = TypeVar("_V")
 
 
 class ArchivedLog(StateKeys, Protocol):
-    """A log whose events below `start_offset` are archived."""
-
     @property
     def start_offset(self) -> int: ...
 
@@ -51,22 +55,22 @@ class Archive:
 
     def __init__(self, log: ArchivedLog) -> None:
         self._log = log
-        self._place: Place | None = None
+        self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Manifest, ...], list[int]] = (), []
-        """The stretches that were seen so far, and where each starts: replaced as one, since any thread may look."""
-        self._own = object()
-        """Whose is what is kept."""
+        """The known segments and their starts, replaced in one step because any thread may read them."""
+        self._owner = object()
+        """The owner of this archive's cache entries."""
         self.fetched = 0
-        """Objects that were fetched from the store."""
+        """Number of objects fetched from the store."""
 
     def close(self) -> None:
-        """Let go of what is kept."""
+        """Drop the cached objects."""
         for recent in (_files, _groups, _indexes):
-            recent.let_go(self._own)
+            recent.drop_owner(self._owner)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The events from `start` on, below `end`, all of which are archived. Raises ArchiveError."""
-        for manifest in self.stretches(start, end):
+        """The archived events in [start, end). Raises ArchiveError."""
+        for manifest in self.segments(start, end):
             file = self._file(manifest)
             for group in file.groups(start, end):
                 first = file.first_of(group)
@@ -75,26 +79,26 @@ class Archive:
                         yield offset, value
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        """The events at some offsets, in the order asked for. Raises ArchiveError."""
+        """The events at some offsets, in the order requested. Raises ArchiveError."""
         found = []
         for offset in offsets:
-            file = self._file(self.stretches(offset, offset + 1)[0])
+            file = self._file(self.segments(offset, offset + 1)[0])
             (group,) = file.groups(offset, offset + 1)
             found.append(self._group(file, group)[offset - file.first_of(group)])
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
-        """The runs of events under a name of the index, from `start` on, below `end`. Raises ArchiveError."""
-        for manifest in self.stretches(start, end):
+        """The runs of events in [start, end) under a name of the index. Raises ArchiveError."""
+        for manifest in self.segments(start, end):
             for run in self._index(manifest).runs(prefix):
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
     def newest(self, prefixes: set[bytes], end: int) -> dict[bytes, int]:
-        """The newest archived event before `end` under each of some names; those that have none are left out. Raises
+        """The newest archived event before `end` under each name; names without one are left out. Raises
         ArchiveError."""
         found: dict[bytes, int] = {}
-        for manifest in reversed(self.stretches(0, min(end, self._log.start_offset))):
+        for manifest in reversed(self.segments(0, min(end, self._log.start_offset))):
             if len(found) == len(prefixes):
                 break
             for key, runs in self._index(manifest).each():
@@ -104,13 +108,12 @@ class Archive:
         return found
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The names of one kind in the index, in order, after one of them. Raises ArchiveError."""
-        indexes = (self._index(manifest) for manifest in self.stretches(0, self._log.start_offset))
+        """The names of one kind in the index, in order, after a given one. Raises ArchiveError."""
+        indexes = (self._index(manifest) for manifest in self.segments(0, self._log.start_offset))
         return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
 
-    def stretches(self, start: int, end: int) -> Sequence[Manifest]:
-        """The stretches that hold the events from `start` on, below `end`. Raises ArchiveError where they are not
-        known."""
+    def segments(self, start: int, end: int) -> Sequence[Manifest]:
+        """The segments that hold the events in [start, end). Raises ArchiveError if they are unknown."""
         if start >= end:
             return ()
         known, starts = self._known
@@ -124,33 +127,33 @@ class Archive:
         return known[first : bisect_right(starts, end - 1)]
 
     def content(self, manifest: Manifest) -> bytes:
-        """The Parquet of a stretch, as it was archived. Raises ArchiveError."""
+        """The Parquet file of a segment, as archived. Raises ArchiveError."""
         return self._fetched(manifest.events_name, manifest.events)
 
     def requests(self, end: int) -> Iterator[tuple[Manifest, Snapshot]]:
-        """The requests that began in stretches before an offset, the newest first: state keys as the log had them.
-        Raises ArchiveError."""
-        for manifest in reversed(self.stretches(0, min(end, noted(self._log).forgotten))):
+        """The requests that began in segments before an offset, newest first: state keys as the log had them. Raises
+        ArchiveError."""
+        for manifest in reversed(self.segments(0, min(end, archive_status(self._log).forgotten))):
             stored = requests_of(self._log, manifest)
             if stored is not None:
                 name = manifest.requests_name(stored)
                 yield manifest, self._opened(name, stored)
 
     def runs_of(self, manifest: Manifest) -> list[tuple[bytes, range]]:
-        """All that the index of a stretch has: the keys of names, with their runs. Raises ArchiveError."""
+        """The whole index of a segment: each name's key with its runs. Raises ArchiveError."""
         return [(name, run) for name, runs in self._index(manifest).each() for run in runs]
 
-    def _file(self, manifest: Manifest) -> StretchFile:
-        return _files.get((self._own, manifest.start), lambda: StretchFile(manifest, self.content(manifest)))
+    def _file(self, manifest: Manifest) -> SegmentFile:
+        return _files.get((self._owner, manifest.start), lambda: SegmentFile(manifest, self.content(manifest)))
 
-    def _group(self, file: StretchFile, group: int) -> list[bytes]:
-        return _groups.get((self._own, (file.manifest.start, group)), lambda: file.values(group))
+    def _group(self, file: SegmentFile, group: int) -> list[bytes]:
+        return _groups.get((self._owner, (file.manifest.start, group)), lambda: file.values(group))
 
-    def _index(self, manifest: Manifest) -> StretchIndex:
-        return StretchIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
+    def _index(self, manifest: Manifest) -> SegmentIndex:
+        return SegmentIndex(self._opened(manifest.index_name, manifest.index), manifest.start)
 
     def _opened(self, name: str, stored: Stored) -> Snapshot:
-        return _indexes.get((self._own, name), lambda: self._open(name, stored))
+        return _indexes.get((self._owner, name), lambda: self._open(name, stored))
 
     def _open(self, name: str, stored: Stored) -> Snapshot:
         content = self._fetched(name, stored)
@@ -163,10 +166,10 @@ class Archive:
                 raise ArchiveDamaged(str(error)) from None
 
     def _fetched(self, name: str, stored: Stored) -> bytes:
-        url = noted(self._log).url
-        if self._place is None or self._place.url != url:
-            self._place = open_place(url)
-        content = read_stored(self._place, name, stored)
+        url = archive_status(self._log).url
+        if self._store is None or self._store.url != url:
+            self._store = open_store(url)
+        content = read_stored(self._store, name, stored)
         self.fetched += 1
         count = visits.get()
         if count is not None:
@@ -174,33 +177,33 @@ class Archive:
         return content
 
 
-class _Recent(Generic[_K, _V]):
-    """What was used last, by owner, up to a number over all of them; nobody waits while something is made."""
+class _LruCache(Generic[_K, _V]):
+    """An LRU cache by owner, with one bound over all owners; no lock is held while a value is made."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, _K], _V] = OrderedDict()
+        self._entries: OrderedDict[tuple[object, _K], _V] = OrderedDict()
 
     def get(self, key: tuple[object, _K], make: Callable[[], _V]) -> _V:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
         made = make()
         with self._lock:
-            kept = self._kept.setdefault(key, made)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return kept
+            entry = self._entries.setdefault(key, made)
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._limit:
+                self._entries.popitem(last=False)
+        return entry
 
-    def let_go(self, owner: object) -> None:
+    def drop_owner(self, owner: object) -> None:
         with self._lock:
-            for key in [key for key in self._kept if key[0] is owner]:
-                del self._kept[key]
+            for key in [key for key in self._entries if key[0] is owner]:
+                del self._entries[key]
 
 
-_files: _Recent[int, StretchFile] = _Recent(FILES_KEPT)
-_groups: _Recent[tuple[int, int], list[bytes]] = _Recent(GROUPS_KEPT)
-_indexes: _Recent[str, Snapshot] = _Recent(INDEXES_KEPT)
+_files: _LruCache[int, SegmentFile] = _LruCache(FILES_KEPT)
+_groups: _LruCache[tuple[int, int], list[bytes]] = _LruCache(GROUPS_KEPT)
+_indexes: _LruCache[str, Snapshot] = _LruCache(INDEXES_KEPT)

@@ -1,28 +1,29 @@
-"""Bases: copies of a whole partition's log as it is at one offset, beside its archive, which empty folders begin with.
+"""Copies beside an archive, from which empty folders start: bases of whole partitions, and snapshots.
 
-    bases/OFFSET.json            what it is of, and its parts (`Base`), written last
-    bases/OFFSET-HASH.part       a piece of its file, of at most PART_BYTES
+    bases/OFFSET.json                what it is of, and its parts (`Base`), written last
+    bases/OFFSET-HASH.part           a piece of its file, of at most PART_BYTES
+    snapshots/OFFSET-HASH.snapshot   a snapshot as it is in the folder (`events.logs.snapshots`)
 
-What it is for: a worker or a gateway whose folder is empty need not read its partition from the first record on. In a
-base is all that the database of the log holds: the state, the indexes and the tree, and the events that are not
-archived; those before are read from the archive. So it is made of a log that has dropped what is archived, and its
-size does not grow with the log but by some bytes an event, for the tree and the births.
+A worker or gateway whose folder is empty downloads the newest base instead of reading its partition from the first
+record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not archived;
+older events are read from the archive. So it is taken of a log that has dropped its archived events, and its size grows
+only by some bytes an event, for the tree and the creation index. The file has the format of a snapshot; its pairs are
+the database's own. A key of eight bytes that begins with 00 is an event's offset.
 
-The file is one of `events.logs.snapshot_file`: its pairs are the database's own, a key of eight bytes that begins with
-00 being an event's.
-
-What it does not do: prove where it comes from. Who can write to the place can change what empty folders begin with, as
-who can write to a data folder can: `projections.store.archived.bases` holds it against its archive and its events.
+Non-goal: authenticity. Whoever can write to the store can change what empty folders start with, as whoever can write to
+a data folder can. `projections.store.archived.bases` checks a base against its archive and its events, and
+`open_snapshot` a snapshot against the log.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from typing import Annotated, Final
 
 import msgspec
@@ -42,14 +43,22 @@ from events.logs.archive.manifest import (
     read_stored,
     write_object,
 )
-from events.logs.archive.place import ArchiveError, Place
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_errors import classify
-from events.logs.snapshot_file import About, Snapshot, SnapshotDamaged, write_snapshot
+from events.logs.rocksdb_recovery import classify
+from events.logs.snapshots import (
+    Snapshot,
+    SnapshotDamaged,
+    SnapshotInfo,
+    add_snapshot,
+    snapshot_content,
+    snapshot_offsets,
+    write_snapshot,
+)
 
 KEPT: Final = 2
-"""So many bases stay: the newest, and one more for who is reading it, or where the newest is damaged."""
+"""Number of bases to keep: the newest, and one for a process that is reading it, or if the newest is damaged."""
 PART_BYTES: Final = 16 << 20
 PAIRS_PER_WRITE: Final = 1000
 CACHE_BYTES: Final = 8 << 20
@@ -57,14 +66,16 @@ _BASES: Final = "bases"
 _NAME = re.compile(r"([0-9]{20})(?:\.json|-[0-9a-f]{16}\.part)")
 _EVENT: Final = b"\0"
 _KINDS: Final = frozenset((_EVENT, b"s", b"t", b"r", b"m", b"e"))
-"""What the keys of the database of a log begin with."""
+"""The first bytes of the keys in a log's database."""
 
 Pair = tuple[bytes, bytes]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy of the log of the events before `offset`, of which those from `start` on are in it. It is to be gone on
-    with at the record `kafka_offset` of the partition of the topic with the id `topic_id`."""
+    """A copy of a log up to `offset`, with the events from `start` on.
+
+    Reading continues at the record `kafka_offset` of the partition of the topic with the id `topic_id`.
+    """
 
     cluster_id: Name
     topic_id: Name
@@ -78,21 +89,20 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the object that says what it is."""
+        """The name of the object that describes it."""
         return f"{_BASES}/{self.offset:020}.json"
 
     def part_name(self, part: Stored) -> str:
-        """Of the object with a part."""
         return f"{_BASES}/{self.offset:020}-{part.sha256[:16]}.part"
 
     @property
     def size(self) -> int:
-        """How many bytes its file has."""
+        """The size of its file in bytes."""
         return sum(part.size for part in self.parts)
 
 
 def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
-    """What a base of a log says, as the log is now, that is to be gone on with at this record. Raises LogError."""
+    """The description of a base of a log as it is now; reading continues at this record. Raises LogError."""
     return Base(
         cluster_id=log.cluster_id,
         topic_id=topic_id,
@@ -104,57 +114,58 @@ def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
     )
 
 
-def put_base(place: Place, base: Base, pairs: Iterable[Pair]) -> Base:
-    """Keep a base of these pairs, in the order of their keys, and let older ones go; as it is kept, with its parts.
+def write_base(store: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
+    """Store a base of these pairs, in key order, and remove old bases. Returns it with its parts.
 
-    It is there whole, or not at all. Raises ArchiveError, OSError, and what `pairs` raises.
+    The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.
     """
     parts: list[Stored] = []
-    with TemporaryDirectory(prefix="topicwright-base-") as folder:
-        path = Path(folder) / "base"
-        write_snapshot(path, About(base.cluster_id, base.offset, base.event_version, 0), pairs)
-        with path.open("rb") as file:
-            while content := file.read(PART_BYTES):
-                parts.append(Stored.of(content))
-                place.write(base.part_name(parts[-1]), content)
+    with TemporaryFile(prefix="topicwright-base-") as file:
+        write_snapshot(file, SnapshotInfo(base.cluster_id, base.offset, base.event_version, 0), pairs)
+        file.seek(0)
+        while content := file.read(PART_BYTES):
+            parts.append(Stored.of(content))
+            store.write(base.part_name(parts[-1]), content)
     whole = msgspec.structs.replace(base, parts=tuple(parts))
-    write_object(place, whole.name, whole)
-    _let_go(place, whole)
+    write_object(store, whole.name, whole)
+    _remove_old(store, whole)
     return whole
 
 
-def offsets_of_bases(place: Place) -> list[int]:
-    """The offsets of the bases that there are. Raises ArchiveAway."""
-    names = (name.removesuffix(".json") for name in place.names(_BASES))
+def offsets_of_bases(store: ArchiveStore) -> list[int]:
+    """The offsets of all bases. Raises ArchiveAway."""
+    names = (name.removesuffix(".json") for name in store.names(_BASES))
     return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
 
-def read_base(place: Place, offset: int) -> Base:
-    """The base at an offset. Raises ArchiveError; ArchiveDamaged where it is none of this release's or an older one."""
+def read_base(store: ArchiveStore, offset: int) -> Base:
+    """The base at an offset. Raises ArchiveError; ArchiveDamaged if this release cannot read it."""
     name = f"{_BASES}/{offset:020}.json"
-    base = read_object(place, name, Base)
+    base = read_object(store, name, Base)
     if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
-        raise ArchiveDamaged(f"{place.url}: {name} is no base that this release can read")
+        raise ArchiveDamaged(f"{store.url}: {name} is not a base that this release can read")
     return base
 
 
-def bases(place: Place, cluster_id: str, topic_id: str) -> Iterator[Base]:
-    """The bases of a partition of a topic, the newest first. Those that cannot be read are passed over. Raises
-    ArchiveAway; ArchiveForeign, before any other, for one of another cluster or topic."""
-    for offset in reversed(offsets_of_bases(place)):
+def bases(store: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
+    """The bases of a partition of a topic, newest first; unreadable ones are skipped. Raises ArchiveAway, and
+    ArchiveForeign at the first of another cluster or topic."""
+    for offset in reversed(offsets_of_bases(store)):
         with suppress(ArchiveDamaged):
-            base = read_base(place, offset)
+            base = read_base(store, offset)
             if (base.cluster_id, base.topic_id) != (cluster_id, topic_id):
                 raise ArchiveForeign(
-                    f"{place.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
+                    f"{store.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
                     f"{topic_id} of {cluster_id}: name another place"
                 )
             yield base
 
 
-def fetch_base(place: Place, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None) -> None:
-    """Make the folder of a log of a base; it is there once it is whole and `check` raises nothing, which is given
-    its path until then. Raises ArchiveError, LogError, OSError."""
+def download_base(
+    store: ArchiveStore, base: Base, folder: Path, check: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Download a base into a log folder. The folder appears once it is complete and `check`, which gets its temporary
+    path, has passed. Raises ArchiveError, LogError, OSError."""
     fresh = folder.with_name(folder.name + ".fresh")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(0o700, parents=True)
@@ -162,12 +173,12 @@ def fetch_base(place: Place, base: Base, folder: Path, check: Callable[[Path], N
         path = fresh / "base"
         with path.open("xb") as file:
             for part in base.parts:
-                file.write(read_stored(place, base.part_name(part), part))
+                file.write(read_stored(store, base.part_name(part), part))
         try:
             with Snapshot(path) as snapshot:
                 _fill(fresh / "log", snapshot.scan())
         except SnapshotDamaged as error:
-            raise ArchiveDamaged(f"{place.url}: {base.name} is damaged: {error}") from None
+            raise ArchiveDamaged(f"{store.url}: {base.name} is damaged: {error}") from None
         check(fresh / "log")
         shutil.rmtree(folder, ignore_errors=True)
         (fresh / "log").rename(folder)
@@ -207,9 +218,50 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
     yield batch
 
 
-def _let_go(place: Place, newest: Base) -> None:
-    """Remove what is older than the bases that stay, first what says that they are there."""
-    stay = [offset for offset in offsets_of_bases(place) if offset <= newest.offset][-KEPT:]
-    for found in filter(None, map(_NAME.fullmatch, place.names(_BASES))):
+def _remove_old(store: ArchiveStore, newest: Base) -> None:
+    """Remove the oldest bases, descriptions first."""
+    stay = [offset for offset in offsets_of_bases(store) if offset <= newest.offset][-KEPT:]
+    for found in filter(None, map(_NAME.fullmatch, store.names(_BASES))):
         if int(found[1]) < min(stay):
-            place.remove(f"{_BASES}/{found[0]}")
+            store.remove(f"{_BASES}/{found[0]}")
+
+
+_SNAPSHOTS = "snapshots"
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
+
+
+def upload_snapshots(store: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+    """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
+    ArchiveAway, OSError."""
+    there = _there(store)
+    for offset in snapshot_offsets(log):
+        if offset not in there:
+            content = snapshot_content(log, offset)
+            there[offset] = f"{_SNAPSHOTS}/{offset:020}-{_hash(content)}.snapshot"
+            store.write(there[offset], content)
+    for offset in too_many(sorted(there)):
+        store.remove(there[offset])
+
+
+def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
+    """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
+    called between two. Raises ArchiveAway, OSError."""
+    here, added = set(snapshot_offsets(log)), 0
+    for offset, name in sorted(_there(store).items(), reverse=True):
+        if offset in here or offset > log.durable_offset:
+            continue
+        rest()
+        content = store.read(name)
+        if content is not None and name.endswith(f"-{_hash(content)}.snapshot"):
+            add_snapshot(log, offset, content)
+            added += 1
+    return added
+
+
+def _there(store: ArchiveStore) -> dict[int, str]:
+    found = filter(None, map(_SNAPSHOT_NAME.fullmatch, store.names(_SNAPSHOTS)))
+    return {int(one[1]): f"{_SNAPSHOTS}/{one[0]}" for one in found}
+
+
+def _hash(content: bytes) -> str:
+    return sha256(content).hexdigest()[:16]

@@ -1,7 +1,8 @@
-"""The sizes of what is in a Parquet file, found before any of it is unpacked.
+"""The sizes of a Parquet file's columns, known before anything is decompressed.
 
-A page of a few bytes may unpack to gigabytes, and what the file's footer says of sizes is only a claim. The unpacker
-goes by the headers of pages, so these are read here: Thrift's compact protocol, of which a few fields count.
+A page of a few bytes may decompress to gigabytes. pyarrow decompresses whole pages by the sizes in their headers. The
+sizes in the footer, which its metadata shows, are only the writer's claim, so a limit on them would not protect a
+reader. Therefore this module reads the page headers: a few fields of Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ _DICTIONARY: Final = 2
 """The type of a page with a dictionary."""
 _PLAIN: Final = 0
 _DEPTH_MAX: Final = 8
-_TRUE, _FALSE, _I8, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 12
+_TRUE, _FALSE, _I8, _I64, _DOUBLE, _LIST, _SET, _STRUCT = 1, 2, 3, 6, 7, 9, 10, 12
 
 
 class BadPages(ValueError):
-    """Pages that cannot be read, or that nobody who archives writes."""
+    """Invalid pages, or pages that no archiver writes."""
 
 
 class Sizes(NamedTuple):
-    """The sizes that some columns of a group of rows unpack to."""
+    """The decompressed sizes of some columns of a row group."""
 
     unpacked: int
     values: int
     are_plain: bool
-    """No value stands for more bytes than it has in its page: there is no dictionary, and no prefix is shared."""
+    """True if no value needs more bytes than it has in its page: no dictionary, no shared prefixes."""
 
 
 def check_footer(content: bytes) -> None:
-    """Raises BadPages for a file whose footer is none, or larger than any."""
+    """Raise BadPages if a file has no footer of valid size."""
     if content[-4:] != _END or int.from_bytes(content[-8:-4], "little") > FOOTER_BYTES_MAX:
         raise BadPages(f"it has no footer of at most {FOOTER_BYTES_MAX} bytes")
 
 
 def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
-    """Of some columns of a group of rows, as pyarrow's metadata has it. Raises BadPages."""
+    """The sizes of some columns of a row group. Raises BadPages."""
     unpacked = values = 0
     are_plain = True
     for number in range(group.num_columns):
@@ -48,48 +49,36 @@ def sizes(content: bytes, group: Any, columns: Collection[str]) -> Sizes:
         start = column.data_page_offset
         if column.has_dictionary_page:
             start = min(start, column.dictionary_page_offset)
-        pages = _Pages(content, start, start + column.total_compressed_size)
-        while pages.at < pages.end:
-            header = pages.take()
-            unpacked += header.unpacked
-            values += header.values
-            are_plain &= header.type != _DICTIONARY and header.encoding == _PLAIN
+        end = start + column.total_compressed_size
+        if not 0 <= start <= end <= len(content):
+            raise BadPages("a column is not in the file")
+        headers = _Headers(content, start, end)
+        while headers.at < headers.end:
+            fields = headers.struct()
+            try:
+                kind, size, compressed = fields[1], fields[2], fields[3]
+                data, encoding = (fields[8], 4) if 8 in fields else (fields[7 if kind == _DICTIONARY else 5], 2)
+                if min(kind, size, compressed, data[1], data[encoding]) < 0:
+                    raise BadPages("a page header has a negative size")
+            except (KeyError, TypeError):
+                raise BadPages("a page header cannot be read") from None
+            headers.at += compressed
+            unpacked += size
+            values += data[1]
+            are_plain &= kind != _DICTIONARY and data[encoding] == _PLAIN
     return Sizes(unpacked, values, are_plain)
 
 
-class _Header(NamedTuple):
-    type: int
-    unpacked: int
-    values: int
-    encoding: int
+class _Headers:
+    """Reads page headers: Thrift's compact protocol, as far as they use it."""
 
+    def __init__(self, content: bytes, at: int, end: int) -> None:
+        self._content, self.at, self.end = content, at, end
 
-class _Pages:
-    """Reads the headers of the pages of a column, one after the other."""
-
-    def __init__(self, content: bytes, start: int, end: int) -> None:
-        if not 0 <= start <= end <= len(content):
-            raise BadPages("a column is not in the file")
-        self._content = content
-        self.at, self.end = start, end
-
-    def take(self) -> _Header:
-        """The next header; its page is passed over. Raises BadPages."""
-        try:
-            fields = self._struct(0)
-            kind, unpacked, packed = fields[1], fields[2], fields[3]
-            data, encoding = (fields[8], 4) if 8 in fields else (fields[7 if kind == _DICTIONARY else 5], 2)
-            header = _Header(kind, unpacked, data[1], data[encoding])
-        except (KeyError, IndexError, TypeError):
-            raise BadPages("the header of a page cannot be read") from None
-        if packed < 0 or min(header) < 0:
-            raise BadPages("the header of a page has a negative size")
-        self.at += packed
-        return header
-
-    def _struct(self, depth: int) -> dict[int, Any]:
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """The fields of a struct by their numbers. Raises BadPages."""
         if depth > _DEPTH_MAX:
-            raise BadPages("the header of a page is nested too deep")
+            raise BadPages("a page header is nested too deep")
         fields: dict[int, Any] = {}
         number = 0
         while (first := self._byte()) != 0:
@@ -105,11 +94,11 @@ class _Pages:
         if kind <= _I64:
             return self._zigzag()
         if kind == _STRUCT:
-            return self._struct(depth + 1)
+            return self.struct(depth + 1)
         if kind in (_LIST, _SET):
-            raise BadPages("the header of a page has a list")
-        passed = 8 if kind == _DOUBLE else self._varint()  # a text, after its length
-        self.at += passed
+            raise BadPages("a page header has a list")
+        length = 8 if kind == _DOUBLE else self._varint()  # a text follows its length
+        self.at += length
         return None
 
     def _zigzag(self) -> int:
@@ -117,18 +106,16 @@ class _Pages:
         return (number >> 1) ^ -(number & 1)
 
     def _varint(self) -> int:
-        number = shift = 0
-        while True:
+        number = 0
+        for shift in range(0, 64, 7):
             byte = self._byte()
             number |= (byte & 127) << shift
             if byte < 128:
                 return number
-            shift += 7
-            if shift > 63:
-                raise BadPages("the header of a page has a number without end")
+        raise BadPages("a page header has an endless number")
 
     def _byte(self) -> int:
         if self.at >= self.end:
-            raise BadPages("the header of a page does not end")
+            raise BadPages("a page header does not end")
         self.at += 1
         return self._content[self.at - 1]

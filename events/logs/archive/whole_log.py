@@ -1,9 +1,9 @@
-"""Reading a log of which the older events may be archived: what is here and what is in the archive, as one.
+"""Reading a log and its archive as one.
 
-Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. Where the log drops events
-while somebody reads, `start_offset` moves before anything goes, so whoever misses something looks again.
+Method. Offsets below `start_offset` are read from the archive, all others from RocksDB. A log that drops events moves
+`start_offset` first, so a reader that misses an event reads again.
 
-What it does not do: write, and reach for an archive before somebody wants what is in it.
+Non-goals: writing, and access to the archive before somebody needs its events.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
-from events.logs.rocksdb_batch import KEPT, REQUEST, SHARD, STATE, kept
 from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
-from events.logs.rocksdb_errors import classify
-from events.logs.rocksdb_runs import pack, run_prefix
+from events.logs.rocksdb_keys import KEPT, REQUEST, SHARD, STATE, pack, run_prefix
+from events.logs.rocksdb_recovery import classify
 
 if TYPE_CHECKING:
     from events.logs.archive.archive import Archive
@@ -30,13 +29,13 @@ _Pair = tuple[bytes, bytes]
 _Paging = Callable[[Database, bytes, bytes, int], Page]
 
 _PAST_RUNS = b"\1"
-"""After all runs of a name, whose offsets begin with 00, and before a name that goes on with a NUL, which is 00 FF."""
+"""Sorts after all runs of a name (offsets begin with 00) and before names that continue with a NUL (00 FF)."""
 _RUNS_MAX = 1000
-"""So many runs of events are found in an archive at once."""
+"""The maximum number of runs read from an archive at once."""
 
 
 class WholeLog:
-    """The reading side of a log in RocksDB; see the port for what each method promises."""
+    """The reading side of a log in RocksDB; `EventLog` describes the methods."""
 
     _path: Path
     _database: Database | None
@@ -47,7 +46,6 @@ class WholeLog:
 
     @property
     def path(self) -> Path:
-        """The folder that the log is in."""
         return self._path
 
     @property
@@ -92,7 +90,7 @@ class WholeLog:
         while True:
             first = self._start_offset
             found: list[list[range] | None] = [[] for _ in prefixes]
-            if first < stop:  # else all of it is archived, and here are only the traces of what was let go
+            if first < stop:  # else the local index has only remnants of dropped events
                 found = self._read(Database.runs, prefixes, first, max(start, first), stop)
             if first == self._start_offset:
                 return (
@@ -113,7 +111,7 @@ class WholeLog:
         self._readable()
         return self._each_in_runs(run_prefix(REQUEST, request_id), start, self._next_offset)
 
-    def older_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
+    def archived_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
         if not self._start_offset:
             return iter(())
         return ((manifest.start, pairs) for manifest, pairs in self.archive.requests(end))
@@ -135,10 +133,10 @@ class WholeLog:
         return self._each_pair(lower, upper)
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """Each name of the index by shard, or by request, with the first and last offset of a run under it."""
+        """Each run in the index by shard, or by request: name, first and last offset."""
         kind, start = REQUEST if of_requests else SHARD, self._start_offset
-        for stretch in self.archive.stretches(0, start) if start else ():
-            for key, run in self.archive.runs_of(stretch):
+        for segment in self.archive.segments(0, start) if start else ():
+            for key, run in self.archive.runs_of(segment):
                 if key.startswith(kind):
                     yield _name_of(key), run.start, run.stop - 1
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
@@ -146,22 +144,23 @@ class WholeLog:
             if first >= start:  # others are of events that were dropped
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
 
-    def stayed(self) -> Iterator[tuple[int, bytes]]:
-        """The events before `start_offset` that are here all the same: `read_one` gives these, `read` the archive's."""
+    def retained_events(self) -> Iterator[tuple[int, bytes]]:
+        """The events before `start_offset` that retained_events in the database. `read_one` returns these, `read` the
+        archive's."""
         for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
         for key, value in self._each_view(KEPT, bytes((KEPT[0] + 1,))):
             yield int.from_bytes(key[1:], "big"), value
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The state keys under some prefixes, each as `scan` has them, but all as they are now: on the thread that
-        writes. Who is asked for them may be in another one; it is to go to the end, or to close the iterator."""
+        """As `scan` for some prefixes, of one point in time. Call it on the writing thread. Another thread may iterate;
+        it must exhaust or close the iterator."""
         frozen = self._read(Database.frozen_views)
         return self._each_frozen(frozen, [log.key_range(STATE + prefix, None) for prefix in prefixes])
 
     def frozen_pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """All that is here, as it is now, in the order of keys: the events, by the bytes of their offsets, then all
-        else. On the thread that writes; who reads it may be in another one, and is to go to the end, or to close it."""
+        """All pairs of one point in time, in key order: the events by offset, then everything else. Threads as in
+        `frozen_scan`."""
         frozen = self._read(Database.frozen_views)
         return self._each_of_all(frozen, self._start_offset, self._next_offset)
 
@@ -172,7 +171,7 @@ class WholeLog:
             yield from self._each_view(b"\1", b"\xff", frozen.page)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
-        """What a call finds in the database; what RocksDB raises becomes a LogError."""
+        """Call with the database; errors of RocksDB become LogErrors."""
         try:
             return call(self._readable(), *args, **named)
         except Exception as error:
@@ -200,11 +199,13 @@ class WholeLog:
                 expected += 1
 
     def _older(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """The events at offsets at which there are none any more. Raises LogCorrupted, ArchiveError."""
+        """The events at offsets that the database lacks. Raises LogCorrupted, ArchiveError."""
         found = {}
         if offsets:
-            stayed = zip(offsets, self._read(kept, offsets), strict=True)
-            found = {offset: value for offset, value in stayed if value is not None}
+            retained_events = zip(
+                offsets, self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets]), strict=True
+            )
+            found = {offset: value for offset, value in retained_events if value is not None}
         for offset in sorted(offsets):  # so that each group of events in the archive is read once
             self._check_reached(offset)
             if offset not in found:
@@ -271,7 +272,7 @@ class WholeLog:
 def _archive_of(whole: WholeLog) -> Archive:
     """The archive of a log. Raises LogError."""
     try:
-        from events.logs.archive.archive import Archive  # only who has archived something needs pyarrow
+        from events.logs.archive.archive import Archive  # needs pyarrow, which is optional without an archive
     except ImportError as error:
         raise log.LogError(
             f"{whole.path}: its events below {whole.start_offset} are archived, and reading them takes {error.name}, "
@@ -281,8 +282,10 @@ def _archive_of(whole: WholeLog) -> Archive:
 
 
 def _with_older(here: Iterable[list[range] | None], older: Iterable[Iterator[range]]) -> list[list[range] | None]:
-    """The runs of several names that are here, with those in the archive before them; of fewer names where these are
-    many, and None for the first alone where it has too many itself."""
+    """The local runs of several names, with the archive's runs before them.
+
+    If there are too many, returns fewer names, and [None] if the first name alone has too many.
+    """
     found: list[list[range] | None] = []
     room = _RUNS_MAX
     for newer, before in zip(here, older, strict=False):
@@ -295,5 +298,5 @@ def _with_older(here: Iterable[list[range] | None], older: Iterable[Iterator[ran
 
 
 def _name_of(key: bytes) -> str:
-    """The name of a key of the index, which is without an offset."""
+    """The name in an index key without its offset."""
     return key[1:-1].replace(b"\0\xff", b"\0").decode("utf-8", "surrogatepass")

@@ -1,16 +1,15 @@
-"""Archiving a log: one closed stretch after another, each once.
+"""Archiving a log: one complete segment after another, each once.
 
-Method. `step` archives the next stretch, in a thread of its own: the events are read from the log, made into columns,
-and held against the log's own Merkle tree; then their objects are written, and last the manifest, by which the stretch
-is part of the archive. What the log keeps of it (`note_manifest`) is for whoever writes the log to write, after that.
-Whatever dies, and wherever: at the next start the manifests that are there and that the log does not know are taken
-over, where their trees are the log's own.
+Method. `step` archives the next segment in a thread of its own. It reads the events, makes columns, and compares the
+root with the log's own Merkle tree. Then it writes the objects, and last the manifest, which adds the segment to the
+archive. The thread that writes the log records the manifest afterwards (`manifest_changes`). After a crash anywhere,
+the next start adopts manifests that the log does not know, if their trees match the log's.
 
-Two services that archive to one place are found: each says at its start that it is who archives there, and looks
-before each manifest whether it still is. The later one goes on. A stretch that both write is the same to the byte, or
-it is not of the same history, which the tree tells.
+Two services that archive to one place are detected: each registers as the writer at its start, and checks before each
+manifest that it still is. The later one goes on. Both write a segment of the same history identically; the tree detects
+another history.
 
-What it does not do: write to the log, wait, or try again.
+Non-goals: writing to the log, waiting, retries.
 """
 
 from __future__ import annotations
@@ -18,67 +17,65 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from events.logs.archive.manifest import (
-    STRETCH,
-    About,
+    ABOUT,
+    SEGMENT,
+    WRITER,
     ArchiveDamaged,
     ArchiveForeign,
+    ArchiveInfo,
     Manifest,
     Writer,
+    archive_status,
     find_manifest,
     history_of,
-    noted,
-    read_about,
+    read_archive_info,
     read_manifest,
-    read_writer,
+    read_object,
     starts_in,
-    write_about,
-    write_manifest,
-    write_writer,
+    write_object,
 )
-from events.logs.archive.place import Place
-from events.logs.archive.stretch import ColumnMaker, pack_stretch
+from events.logs.archive.segment import ColumnMaker, pack_segment
+from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 
 Root = Callable[[int, int], bytes | None]
-"""The root of the log's tree over the events of a stretch alone; None where the tree does not reach so far yet."""
+"""The root of the log's tree over the events of a segment alone; None if the tree is not that far yet."""
 
 
 class Archiver:
-    """Archives a log to a place."""
-
     def __init__(
         self,
         log: EventLog,
-        place: Place,
+        store: ArchiveStore,
         writer: Writer,
         columns: Callable[[], ColumnMaker],
         root: Root,
         rest: Callable[[], None],
         known: Callable[[], list[Manifest]] = list,
-        stretch_events: int = STRETCH,
+        segment_events: int = SEGMENT,
     ) -> None:
-        """`known` are the manifests that the log keeps of this archive; `stretch_events` is a power of two; `rest` is
-        called between stretches of work, and may raise to end it."""
-        assert stretch_events.bit_count() == 1, "a stretch is a subtree"
-        self._log, self._place, self._writer = log, place, writer
+        """`known` are the manifests in the log; `segment_events` is a power of two; `rest` is called between pieces of
+        work, and may raise to stop."""
+        assert segment_events.bit_count() == 1, "a segment is a subtree"
+        self._log, self._store, self._writer = log, store, writer
         self._columns, self._root, self._rest = columns, root, rest
-        self._known, self._stretch = known, stretch_events
-        self._about: About | None = None
+        self._known, self._stretch = known, segment_events
+        self._about: ArchiveInfo | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
-        """Where the next stretch begins."""
-        self.begins_anew = False
-        """Whether the log has archived before, to another place or to one that was emptied, which it is to forget."""
+        self.is_new_archive = False
+        """True if the log has archived before, to another place or to one that was emptied. The log must forget those
+        segments."""
 
-    def look_again(self) -> None:
-        """Begin with a look at the archive: what the log knows of it is not what it was."""
+    def read_again(self) -> None:
+        """Read the archive again before the next step, because it no longer matches what the log recorded."""
         self._about = None
 
     def step(self, end: int | None = None) -> Manifest | None:
-        """Archive the next stretch, or take over one that is there already; None where none is closed yet. With `end`
-        the last one may be shorter: it ends there.
+        """Archive the next segment, or adopt an existing one; None if none is complete. `end` allows a shorter last
+        segment.
 
-        Raises ArchiveError, LogError. After that, what is done next begins with a look at the archive.
+        Raises ArchiveError, LogError; after that, the next step reads the archive again.
         """
         if not self._log.durable_offset:
             return None  # the first event says which history it is
@@ -89,13 +86,13 @@ class Archiver:
         try:
             return self._step(about, end)
         except BaseException:
-            self.look_again()
+            self.read_again()
             raise
 
-    def _step(self, about: About, end: int | None) -> Manifest | None:
+    def _step(self, about: ArchiveInfo, end: int | None) -> Manifest | None:
         start = next(self._found, None)
         if start is not None:
-            return self._taken_over(about, start)
+            return self._adopted(about, start)
         stop = (self.next_offset // self._stretch + 1) * self._stretch
         if end is not None:
             stop = min(stop, end)
@@ -104,41 +101,41 @@ class Archiver:
         root = self._root(self.next_offset, stop)
         if root is None:
             return None
-        packed = pack_stretch(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
+        packed = pack_segment(self._log.read(self.next_offset, stop), about, self._columns(), self._rest)
         if packed.manifest.tree != root.hex():
             raise LogCorrupted(
                 f"the log is damaged: events {self.next_offset} to {stop - 1} are not those that its tree was made "
                 "over, and are not archived; restore it from a copy, and see `topicwright verify`"
             )
-        self._place.write(packed.manifest.events_name, packed.events)
-        self._place.write(packed.manifest.index_name, packed.names)
+        self._store.write(packed.manifest.events_name, packed.events)
+        self._store.write(packed.manifest.index_name, packed.names)
         self._check_writer()
-        write_manifest(self._place, packed.manifest)
+        write_object(self._store, packed.manifest.name, packed.manifest)
         self.next_offset = stop
         return packed.manifest
 
     def _begin(self) -> None:
-        """See whose archive it is, and how far it is; say that it is us who archive."""
-        log, place = self._log, self._place
-        about = About(cluster_id=log.cluster_id, history=history_of(log))
-        found = read_about(place)
+        """Read which log the archive belongs to and where it ends, and register as its writer."""
+        log, store = self._log, self._store
+        about = ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
+        found = read_archive_info(store)
         if found is not None:
-            _check_about(place, found, about)
+            _check_about(store, found, about)
         known = self._known()
         if found is None and known and log.start_offset:
             raise ArchiveForeign(
-                f"{place.url} is empty, and the log's events below {log.start_offset} are in {noted(log).url} "
+                f"{store.url} is empty, and the log's events below {log.start_offset} are in {archive_status(log).url} "
                 "alone: copy all that is there first, or name that place again"
             )
-        # What was noted of another place may be gone again, with a power cut, when this one has its first stretches.
-        is_another = found is None or noted(log).url != place.url
-        self.begins_anew = bool(known) and is_another and not log.start_offset
-        if self.begins_anew:
+        # The record of another archive may be lost in a power cut after this one has its first segments.
+        is_another = found is None or archive_status(log).url != store.url
+        self.is_new_archive = bool(known) and is_another and not log.start_offset
+        if self.is_new_archive:
             known = []
         if found is None:
-            write_about(place, about)
-        write_writer(place, self._writer)
-        starts = starts_in(place) if found is not None else []
+            write_object(store, ABOUT, about)
+        write_object(store, WRITER, self._writer)
+        starts = starts_in(store) if found is not None else []
         self._check_known(starts, known)
         self.next_offset = known[-1].end if known else 0
         self._found = iter([start for start in starts if start >= self.next_offset])
@@ -148,90 +145,89 @@ class Archiver:
         missing = {one.start for one in known} - set(starts)
         if missing:
             raise ArchiveDamaged(
-                f"{self._place.url} lacks the stretch from offset {min(missing)} on, which was archived: restore it "
+                f"{self._store.url} lacks the segment from offset {min(missing)} on, which was archived: restore it "
                 "from a copy of the archive"
             )
-        if known and read_manifest(self._place, known[-1].start) != known[-1]:
+        if known and read_manifest(self._store, known[-1].start) != known[-1]:
             raise ArchiveDamaged(
-                f"{self._place.url}: the manifest of the stretch from offset {known[-1].start} on was changed: restore "
+                f"{self._store.url}: the manifest of the segment from offset {known[-1].start} on was changed: restore "
                 "it from a copy of the archive"
             )
 
-    def _taken_over(self, about: About, start: int) -> Manifest:
-        manifest = read_manifest(self._place, start)
+    def _adopted(self, about: ArchiveInfo, start: int) -> Manifest:
+        manifest = read_manifest(self._store, start)
         if start != self.next_offset:
-            raise ArchiveDamaged(f"{self._place.url} lacks the stretch from offset {self.next_offset} on")
+            raise ArchiveDamaged(f"{self._store.url} lacks the segment from offset {self.next_offset} on")
         root = self._root(start, manifest.end) if manifest.end <= self._log.durable_offset else None
-        _check_same(self._place, about, manifest, root)
+        _check_same(self._store, about, manifest, root)
         self.next_offset = manifest.end
         return manifest
 
     def _check_writer(self) -> None:
-        now = read_writer(self._place)
+        now = read_object(self._store, WRITER, Writer)
         if now is not None and now.boot != self._writer.boot:
             raise ArchiveForeign(
-                f"another service archives to {self._place.url}: {now.where}; give each a place of its own, and start "
-                "the one anew that is to go on there"
+                f"another service archives to {self._store.url}: {now.where}; give each a place of its own, and "
+                "restart the one that is to go on there"
             )
 
 
-class Taking:
-    """Takes over what another process archives of the same log: a gateway what the worker does. Writes nothing
-    there."""
+class ArchiveFollower:
+    """Adopts the segments that another process archives of the same log, as a gateway does with its worker's. Writes
+    nothing there."""
 
-    def __init__(self, log: EventLog, place: Place, root: Root, known: Callable[[], list[Manifest]]) -> None:
-        """`known` are the manifests that the log keeps of this archive."""
-        self._log, self._place, self._root, self._known = log, place, root, known
-        self._about: About | None = None
+    def __init__(self, log: EventLog, store: ArchiveStore, root: Root, known: Callable[[], list[Manifest]]) -> None:
+        """`known` are the manifests in the log."""
+        self._log, self._store, self._root, self._known = log, store, root, known
+        self._about: ArchiveInfo | None = None
         self._next = 0
-        self.begins_anew = False
-        """As `Archiver` has it."""
+        self.is_new_archive = False
 
-    def look_again(self) -> None:
-        """As `Archiver.look_again`."""
+    def read_again(self) -> None:
         self._about = None
 
     def step(self) -> Manifest | None:
-        """Take over the next stretch, once its requests are there too, which the other lets go first; None until then.
+        """Adopt the next segment after the worker has written its requests; None until then.
 
-        Raises ArchiveError, LogError; ArchiveForeign where it has other events than the log."""
-        log, place = self._log, self._place
+        Raises ArchiveError, LogError; ArchiveForeign if its events differ from the log's.
+        """
+        log, store = self._log, self._store
         if self._about is None:
-            found, own = read_about(place), About(cluster_id=log.cluster_id, history=history_of(log))
-            self.begins_anew = not log.start_offset and noted(log).url != place.url
+            found, own = read_archive_info(store), ArchiveInfo(cluster_id=log.cluster_id, history=history_of(log))
+            self.is_new_archive = not log.start_offset and archive_status(log).url != store.url
             if found is None:
                 return None
-            _check_about(place, found, own)
-            known = [] if self.begins_anew else self._known()
+            _check_about(store, found, own)
+            known = [] if self.is_new_archive else self._known()
             self._about, self._next = found, known[-1].end if known else 0
-        manifest = find_manifest(place, self._next)
+        manifest = find_manifest(store, self._next)
         if manifest is None or manifest.end > log.durable_offset:
             return None
         root = self._root(manifest.start, manifest.end)
-        if root is None or manifest.find_requests(place) is None:
+        if root is None or manifest.find_requests(store) is None:
             return None
-        _check_same(place, self._about, manifest, root)
+        _check_same(store, self._about, manifest, root)
         self._next = manifest.end
         return manifest
 
 
-def _check_same(place: Place, about: About, manifest: Manifest, root: bytes | None) -> None:
-    """Raise ArchiveForeign for a stretch of other events than the log's, which have this root."""
-    _check_about(place, About(cluster_id=manifest.cluster_id, history=manifest.history), about)
+def _check_same(store: ArchiveStore, about: ArchiveInfo, manifest: Manifest, root: bytes | None) -> None:
+    """Raise ArchiveForeign if a segment does not have this root."""
+    _check_about(store, ArchiveInfo(cluster_id=manifest.cluster_id, history=manifest.history), about)
     if root is None or root.hex() != manifest.tree:
         raise ArchiveForeign(
-            f"{place.url} holds other events from offset {manifest.start} on than this log: it is the archive of "
+            f"{store.url} holds other events from offset {manifest.start} on than this log: it is the archive of "
             "another copy of it; give this one a place of its own"
         )
 
 
-def _check_about(place: Place, found: About, own: About) -> None:
+def _check_about(store: ArchiveStore, found: ArchiveInfo, own: ArchiveInfo) -> None:
     if found.cluster_id != own.cluster_id:
         raise ArchiveForeign(
-            f"{place.url} is the archive of cluster {found.cluster_id}, not of {own.cluster_id}: name another place"
+            f"{store.url} is the archive of cluster {found.cluster_id}, not of {own.cluster_id}: name another place"
         )
     if found.history != own.history:
         raise ArchiveForeign(
-            f"{place.url} is the archive of another history of cluster {own.cluster_id} ({found.history}; this log's "
-            f"is {own.history}), as of a log that was recovered or begun anew: name another place"
+            f"{store.url} is the archive of another history of cluster {own.cluster_id} ({found.history}; this log's "
+            f"is {own.history}), as of a log that was recovered or recreated: name another place"
         )

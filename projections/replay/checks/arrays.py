@@ -1,11 +1,11 @@
-"""Columns of events as arrays, and what checks ask of them: which earlier row of its group a row looks back at.
+"""Columns of events as NumPy arrays, and window functions on them: for each row, the last earlier row of its group.
 
-What it is for: speed without SQL's windows. Rows are sorted once by group and offset; then "the last creation before
-this event" is one pass over an array, and no row is ever a Python object. Texts and lists of brokers are dictionary
-codes: numbers that are equal where the texts or lists are. There are far fewer lists of brokers than events, so what
-is to be judged of lists is a plain function of them, called once for each combination that occurs (`judged`).
+These are faster than SQL's window functions. Rows are sorted once by group and offset. Then "the last creation before
+this event" is one pass over an array, without a Python object for each row. Texts and lists of broker ids become
+dictionary codes: equal numbers mean equal values. There are far fewer distinct lists than events, so a predicate on
+lists is a plain function, called once for each combination that occurs (`judged`).
 
-What it does not do: it knows no check.
+Non-goal: the checks themselves.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Ids = tuple[int, ...]
-"""Ids of brokers, and of placeholders below 0."""
+"""Broker ids; negative ids are placeholders (KIP-409)."""
 
 NONE = -(1 << 62)
-"""What stands in a column of numbers where an event says nothing; no id, epoch or time is so small."""
+"""Null in a column of numbers: lower than any id, epoch or time."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SPAN_MAX = 1 << 31
 _CODES_MAX = 1 << 62
 NOWHERE = -1
-"""What stands for "no such row", and for "no such list"."""
+"""The row number or list code for "none"."""
 
 
 def numbers(array: pa.Array, otherwise: int = NONE) -> Ints:
-    """A column of numbers, or of truth values, with `otherwise` for null."""
+    """A column of integers or booleans as an array, with `otherwise` for null."""
     filled: Ints = array.cast(pa.int64()).fill_null(otherwise).to_numpy(zero_copy_only=False)
     return filled
 
 
 def coded(array: pa.Array) -> tuple[Ints, list[str]]:
-    """A column of texts as codes into a list, NOWHERE for null."""
+    """A column of texts as codes, and the list of texts that the codes index; NOWHERE for null."""
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return numbers(encoded.indices, NOWHERE), encoded.dictionary.to_pylist()
 
@@ -55,7 +55,7 @@ def hashes(texts: pa.StringArray) -> npt.NDArray[np.uint64]:
 
 
 def with_lists_coded(array: pa.Array) -> pa.Array:
-    """A column of lists of ids with each different list once: a dictionary of their bytes."""
+    """A column of lists of ids, dictionary-encoded: each distinct list is stored once, as bytes."""
     sizes = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     ends = np.concatenate(([0], np.cumsum(sizes * 4))).astype(np.int32)
     ids = array.flatten().to_numpy(zero_copy_only=False).astype(np.int32)
@@ -67,7 +67,7 @@ def with_lists_coded(array: pa.Array) -> pa.Array:
 
 
 class Lists:
-    """Lists of brokers, each with a code."""
+    """The distinct lists of broker ids, each with a code."""
 
     def __init__(self) -> None:
         self._codes: dict[Ids, int] = {}
@@ -80,11 +80,11 @@ class Lists:
         return len(self._lists)
 
     def ids(self, code: int) -> Ids:
-        """The list with a code; empty for none."""
+        """The list with a code; empty for NOWHERE."""
         return () if code == NOWHERE else self._lists[code]
 
     def code(self, ids: Ids) -> int:
-        """The code of a list."""
+        """The code of a list; a new list gets the next code."""
         known = self._codes.get(ids)
         if known is None:
             known = self._codes[ids] = len(self._lists)
@@ -98,16 +98,16 @@ class Lists:
         return codes[numbers(array.indices, NOWHERE)]
 
     def lowest(self, codes: Ints) -> Ints:
-        """The lowest id of each list, 0 where there is none: below 0 where it has a placeholder."""
+        """The lowest id of each list: negative if the list has a placeholder, 0 for an empty list or NOWHERE."""
         return np.array([*(min(ids, default=0) for ids in self._lists), 0], np.int64)[codes]
 
     def sizes(self, codes: Ints) -> Ints:
-        """How long each list is."""
+        """The length of each list; 0 for NOWHERE."""
         return np.array([*map(len, self._lists), 0], np.int64)[codes]
 
 
 class Groups:
-    """Rows that stand group by group, in the order of their offsets in each; `keys` is equal within a group."""
+    """Rows sorted by group, and by offset within a group. Rows of a group have equal `keys`."""
 
     def __init__(self, keys: Ints) -> None:
         self._rows = np.arange(len(keys))
@@ -117,52 +117,51 @@ class Groups:
 
     @property
     def is_last(self) -> Bools:
-        """Whether a row is the last of its group."""
+        """True for the last row of each group."""
         return np.append(self.begins[1:], np.ones(min(1, len(self.begins)), bool))
 
     def before(self) -> Ints:
-        """The row before each row in its group, NOWHERE for the first."""
+        """For each row: the previous row of its group; NOWHERE for the first."""
         return np.where(self.begins, NOWHERE, self._rows - 1)
 
     def last(self, wanted: Bools) -> Ints:
-        """The last row before each row, in its group, of those that are wanted; NOWHERE where there is none."""
+        """For each row: the last earlier row of its group that is wanted; NOWHERE if there is none."""
         latest = np.maximum.accumulate(np.where(wanted, self._rows, NOWHERE))
         earlier = np.concatenate(([NOWHERE], latest[:-1])) if len(latest) else latest
         return np.where(earlier >= self._first, earlier, NOWHERE)
 
     def had(self, wanted: Bools) -> Bools:
-        """Whether one of the wanted rows stands before a row in its group."""
+        """For each row: True if an earlier row of its group is wanted."""
         return self.last(wanted) != NOWHERE
 
     def first(self, wanted: Bools) -> Ints:
-        """The first row of each row's group of those that are wanted, if it stands before it; else NOWHERE."""
+        """For each row: the first wanted row of its group, if that is earlier; else NOWHERE."""
         firsts = wanted & ~self.had(wanted)
         return self.last(firsts)
 
 
 def at(column: Ints, rows: Ints, otherwise: int = NONE) -> Ints:
-    """The values of a column at some rows; `otherwise` for NOWHERE."""
+    """The values of a column at the given rows; `otherwise` for NOWHERE."""
     return np.append(column, otherwise)[rows]
 
 
 def plus(column: Ints, more: Ints | int) -> Ints:
-    """A sum that is NONE where the column is."""
+    """The sum of two columns; NONE where `column` is NONE."""
     return np.where(column == NONE, NONE, column + more)
 
 
 def combined(columns: Iterable[Ints]) -> Ints:
-    """Codes from 0 on that are equal where all columns are."""
+    """One code for each combination of values: equal codes mean equal values in all columns."""
     return _dense(reduce(_paired, map(_from_zero, columns)))
 
 
 def _from_zero(column: Ints) -> Ints:
-    """Codes from 0 on that are equal where the column is, and not many more than rows."""
+    """Codes from 0, equal where the values are, below _SPAN_MAX or the number of rows."""
     low, high = int(column.min(initial=0)), int(column.max(initial=0))
     return column - low if high - low < _SPAN_MAX else _dense(column)
 
 
 def _paired(first: Ints, second: Ints) -> Ints:
-    """One number for two codes."""
     count = int(second.max(initial=0)) + 1
     if (int(first.max(initial=0)) + 1) * count > _CODES_MAX:
         first = _dense(first)
@@ -175,20 +174,20 @@ def _dense(column: Ints) -> Ints:
 
 
 def powers(count: int) -> npt.NDArray[np.uint64]:
-    """A number for each code below `count`; sums of them differ where the codes do."""
+    """The first `count` powers of _FACTOR modulo 2**64, as weights of a hash."""
     return np.cumprod(np.full(count, _FACTOR, np.uint64), dtype=np.uint64)
 
 
 def judged(rows: Bools, verdict: Callable[..., bool], *columns: Ints) -> Bools:
-    """What `verdict` says of the values of the columns, for the given rows; False for others.
+    """The result of `verdict(*values of the columns)` for the given rows; False for other rows.
 
-    It is called once for each combination of values, not once for each row.
+    `verdict` is called once for each combination of values, not for each row.
     """
     return judged_by_row(rows, lambda row: verdict(*(column[row].item() for column in columns)), *columns)
 
 
 def judged_by_row(rows: Bools, verdict: Callable[[int], bool], *columns: Ints) -> Bools:
-    """The same where `verdict` is given one of the rows with each combination."""
+    """As `judged`, but `verdict` gets the number of one row with each combination of values."""
     found = np.zeros(len(rows), bool)
     places = np.flatnonzero(rows)
     if len(places) == 0:

@@ -56,7 +56,7 @@ from projections.replay.spark.columns import ddl
 from projections.replay.spark.folding import as_batches
 from projections.replay.spark.local_frame import LocalFrame
 from projections.replay.spark.mapping import map_in_arrow
-from projections.words.wording import many
+from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {
     "offsets-contiguous": "offsets are contiguous, from 0 on",

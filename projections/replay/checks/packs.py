@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, hashes, numbers, with_lists_coded
 from projections.replay.checks.check import Violation, found
 from projections.replay.checks.offsets import Run, runs
@@ -146,7 +146,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 _STRETCHES = pa.schema([("stretch", pa.binary())])
-REVIEW = "ReviewTopics"
+REVIEW = "ReconcileTopics"
 CAUSES_KEPT = (ADOPTED, FOLLOW, REVIEW)
 """The causes that checks look for; packs have the place in this."""
 

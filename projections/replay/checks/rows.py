@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from events.catalog import ADOPTED_DEADLINE_MS
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, numbers
 from projections.replay.checks.check import Check, Place
 
-_LOOKED_AT = ("ReviewTopics", "ReportLeader")
+_LOOKED_AT = ("ReconcileTopics", "ReportLeader")
 _DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
 ADOPTED = "AdoptMetadata"
 """The cause of all that stands for a cluster that was taken over as it was."""
@@ -84,7 +84,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "AclsCreated": ("CreateAcls", ADOPTED, FOLLOW),
     "AclsDeleted": ("DeleteAcls", FOLLOW),
     "QuotasChanged": ("AlterClientQuotas", ADOPTED, FOLLOW),
-    "AsksRefused": ("RecordRefusals",),
+    "RequestsRefused": ("RecordRefusals",),
 }
 """The commands that can lead to each event. A test keeps this in step with the catalog and with what logs hold."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import shard_key
 from projections.replay.checks.arrays import NONE, NOWHERE, Bools, Groups, Ints, Lists, coded, combined, numbers
 from projections.replay.checks.check import Place

@@ -22,7 +22,7 @@ CLUSTER_TYPES = (
 
 _FOREVER = (1 << 63) - 1
 _UNDER_REPLICATED = "enable.under.replicated.topic.creation"
-_CARRIES_OUT = "cluster.carries.out"
+_CARRIES_OUT = "has.target.cluster"
 MIN_ISR = "min.insync.replicas"
 
 

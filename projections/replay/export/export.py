@@ -38,7 +38,7 @@ from projections.replay.log.kafka_scan import event_at
 from projections.replay.log.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.columns import COLUMNS, SCHEMA
-from projections.words.wording import many
+from projections.text.wording import many
 
 NOTE = "_topicwright.json"
 SEGMENT_EVENTS = 1_000_000  # a folder of an export; those that are full are never written again

@@ -1,9 +1,8 @@
 """The events topic of a distributed controller, as a log to replay: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`.
 
-Each partition of the topic is a whole log, with events numbered from 0 within it. Records are read with librdkafka, by
-partition and offset: without a consumer group, and without committing anything, so replaying leaves no trace in Kafka.
-
-What the connection needs beside the addresses (TLS, SASL) is said by librdkafka's own properties.
+Each partition of the topic is a log of its own, whose events are numbered from 0. librdkafka reads records by partition
+and offset. It joins no consumer group and commits nothing, so a replay leaves no trace in Kafka. TLS and SASL are
+configured with librdkafka's own properties.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from events.logs.kafka_fold import KEEP_ALL
+from events.logs.events_topic import KEEP_ALL
 from projections.replay.errors import ReplayError
 
 KAFKA = "kafka://"
 ANSWERS_WITHIN_S = 10.0
 RECORD_WITHIN_S = 30.0
-"""So long without a record that must be there means that Kafka cannot be read."""
+"""A replay fails if it waits this long for a record that must exist."""
 _RECORDS_PER_READ = 2000
 _POLL_S = 1.0
 _LOCATION = re.compile(r"kafka://([^/?#\s]+)/([A-Za-z0-9._-]{1,249})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]+):(\d{1,5})")
-_NOT_FOR_USERS = frozenset(
+_RESERVED_PROPERTIES = frozenset(
     ("bootstrap.servers", "group.id", "enable.auto.commit", "auto.offset.reset", "isolation.level")
 )
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -44,7 +43,7 @@ Properties = tuple[tuple[str, str], ...]
 
 
 class KafkaTopic(msgspec.Struct, frozen=True):
-    """An events topic by its name: `text` as it was given, `properties` librdkafka's beside the addresses."""
+    """An events topic. `text` is its location as given; `properties` are librdkafka's, except the addresses."""
 
     text: str
     bootstrap: str
@@ -53,11 +52,11 @@ class KafkaTopic(msgspec.Struct, frozen=True):
 
 
 def kafka_topic(text: str, properties: Properties = ()) -> KafkaTopic:
-    """The topic that a text names. Raises ReplayError."""
+    """Parse `kafka://HOST:PORT[,HOST:PORT]/TOPIC`. Raises ReplayError."""
     named = _LOCATION.fullmatch(text)
     addresses = named[1].split(",") if named else []
     if named is None or not all(_is_address(one) for one in addresses):
-        raise ReplayError(f"{text} names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC")
+        raise ReplayError(f"{text} is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC")
     return KafkaTopic(text, named[1], named[2], checked_properties(properties))
 
 
@@ -67,28 +66,27 @@ def _is_address(text: str) -> bool:
 
 
 def checked_properties(properties: Properties) -> Properties:
-    """The same properties. Raises ReplayError for those that a replay sets itself."""
+    """Return the properties unchanged. Raises ReplayError for those that the replay sets itself."""
     for key, _ in properties:
-        if key in _NOT_FOR_USERS:
+        if key in _RESERVED_PROPERTIES:
             raise ReplayError(f"Kafka property {key} cannot be set here: a replay sets it itself")
     return properties
 
 
 class TopicNow(msgspec.Struct, frozen=True):
-    """A topic as it is now: the cluster's id, and for each partition the offsets of its first record and of the next
-    one that will come."""
+    """The current state of a topic: its cluster id, and the earliest and latest offset of each partition."""
 
     cluster_id: str
     ranges: Mapping[int, tuple[int, int]]
 
 
 class Reading:
-    """A connection to Kafka for reading one topic."""
+    """Reads one topic from Kafka."""
 
     def __init__(self, topic: KafkaTopic) -> None:
         """Raises ReplayError for properties that librdkafka does not know."""
         self._topic = topic
-        self._said = ""
+        self._last_error = ""
         try:
             self._consumer = Consumer(
                 {
@@ -106,18 +104,19 @@ class Reading:
                     "enable.partition.eof": True,
                     "isolation.level": "read_committed",
                     "check.crcs": True,
-                    "error_cb": self._heard,
+                    "error_cb": self._on_error,
                 }
             )
         except (KafkaException, ValueError, TypeError) as error:
-            raise ReplayError(f"{topic.text} cannot be read with these Kafka properties: {_words(error)}") from None
+            raise ReplayError(
+                f"{topic.text} cannot be read with these Kafka properties: {_error_text(error)}"
+            ) from None
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._consumer.close()
 
     def now(self) -> TopicNow:
-        """The topic as it is now. Raises ReplayError: Kafka does not answer, or there is no such topic."""
+        """The current state of the topic. Raises ReplayError if Kafka does not answer or the topic does not exist."""
         try:
             known = self._consumer.list_topics(self._topic.topic, timeout=ANSWERS_WITHIN_S)
             found = known.topics.get(self._topic.topic)
@@ -130,30 +129,29 @@ class Reading:
         return TopicNow(str(known.cluster_id), ranges)
 
     def records(self, partition: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The records at offsets from `start` up to but not including `end`; the offsets that hold none are passed
-        over. Raises ReplayError."""
+        """The records at offsets in [start, end); offsets without a record are skipped. Raises ReplayError."""
         if start >= end:
             return
         self._consumer.assign([TopicPartition(self._topic.topic, partition, start)])
-        heard = monotonic()
+        last_record_s = monotonic()
         while start < end:
             messages = self._consumer.consume(min(_RECORDS_PER_READ, end - start), _POLL_S)
             for message in messages:
                 error, offset = message.error(), message.offset()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    start = max(start, offset or 0)  # what is left before it holds no record
+                    start = max(start, offset or 0)  # no records before it
                 elif error is not None:
                     self._check(error, partition, start)
                 elif offset is None or offset >= end:
                     return
                 else:
-                    heard = monotonic()
+                    last_record_s = monotonic()
                     start = offset + 1
                     yield offset, message.value() or b""
-            if start < end and monotonic() - heard > RECORD_WITHIN_S:
+            if start < end and monotonic() - last_record_s > RECORD_WITHIN_S:
                 raise ReplayError(
-                    f"{self._topic.text}: record {start} of partition {partition} does not come, though the topic "
-                    f"goes on to {end}{self._heard_of()}"
+                    f"{self._topic.text}: partition {partition} has records up to offset {end}, but Kafka returns none "
+                    f"from {start} on{self._error_suffix()}"
                 )
 
     def _range(self, partition: int) -> tuple[int, int]:
@@ -163,10 +161,10 @@ class Reading:
         return first, end
 
     def _check(self, error: KafkaError, partition: int, start: int) -> None:
-        """Raise ReplayError for what waiting does not cure."""
+        """Raise ReplayError for an error that is not transient."""
         if error.code() in _LOST:
             raise ReplayError(
-                f"{self._topic.text}: record {start} of partition {partition} is not there any more: {KEEP_ALL}"
+                f"{self._topic.text}: record {start} of partition {partition} no longer exists: {KEEP_ALL}"
             )
         if error.fatal() or error.code() in _FINAL:
             raise ReplayError(f"{self._topic.text}: partition {partition} cannot be read: {error.str()}")
@@ -178,27 +176,27 @@ class Reading:
 
     def _why(self, error: KafkaError) -> str:
         if error.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN):
-            return f"Kafka at {self._topic.bootstrap} does not answer{self._heard_of()}"
+            return f"Kafka at {self._topic.bootstrap} does not answer{self._error_suffix()}"
         return error.str()
 
-    def _heard_of(self) -> str:
-        return f" ({self._said})" if self._said else ""
+    def _error_suffix(self) -> str:
+        return f" ({self._last_error})" if self._last_error else ""
 
-    def _heard(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._said = error.str()
+            self._last_error = error.str()
 
 
 @contextmanager
 def reading(topic: KafkaTopic) -> Iterator[Reading]:
-    """A connection, closed afterwards. Raises ReplayError."""
-    opened = Reading(topic)
+    """A reader, closed afterwards. Raises ReplayError."""
+    reader = Reading(topic)
     try:
-        yield opened
+        yield reader
     finally:
-        opened.close()
+        reader.close()
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)

@@ -1,9 +1,10 @@
 """What has to be known of an events topic before its events can be read side by side.
 
-Which records count is decided by those before them, from the beginning of each partition on (`events.logs.kafka_fold`).
-So the topic is folded once, where the replay was started, and what is kept of it lets tasks begin anywhere: every some
-ten thousand events the fold's position, with the time there. The events that concern every topic are kept whole: they
-are few, and every fold needs them. Where each partition ends is settled before the fold begins.
+Which records count is decided by those before them, from the beginning of each partition on
+(`events.logs.events_topic`). So the topic is folded once, where the replay was started, and what is kept of it lets
+tasks begin anywhere: every some ten thousand events the fold's position, with the time there. The events that concern
+every topic are kept whole: they are few, and every fold needs them. Where each partition ends is settled before the
+fold begins.
 
 Memory: some hundred bytes for each stretch of events, and the events of brokers and settings.
 
@@ -19,8 +20,7 @@ from typing import Any
 import msgspec
 
 from events.codec import EventDecodeError, decode_event
-from events.logs.kafka_fold import KEEP_ALL, START, PartitionFold, Position
-from events.logs.kafka_record import RecordError
+from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
@@ -56,7 +56,7 @@ class Scan(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionScan, ...]
 
 
-def scan(topic: KafkaTopic, stretch_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
+def scan(topic: KafkaTopic, segment_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
     """Fold a topic up to where it ends now; `only` one of its partitions.
 
     Raises ReplayError: it cannot be reached, records are missing or cannot be read, or there is no such partition.
@@ -66,25 +66,25 @@ def scan(topic: KafkaTopic, stretch_events: int = STRETCH_EVENTS, only: int | No
         if only is not None and only not in now.ranges:
             raise ReplayError(f"{topic.text} has no partition {only}: it has {len(now.ranges)}, from 0 on")
         wanted = now.ranges if only is None else {only: now.ranges[only]}
-        scans = [_scan(kafka, topic, partition, *ends, stretch_events) for partition, ends in wanted.items()]
+        scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
     return Scan(now.cluster_id, tuple(scans))
 
 
 def _scan(
-    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, stretch_events: int
+    kafka: Reading, topic: KafkaTopic, partition: int, first: int, end: int, segment_events: int
 ) -> PartitionScan:
     check_begins(topic, partition, first)
     cluster: list[Stored] = []
     stretches: list[Stretch] = []
     start, first_ms = START, -1
-    fold = PartitionFold(partition)
+    fold = PartitionReader(partition)
     for events in folded(topic, fold, kafka.records(partition, 0, end)):
         for number, value in events:
             recorded = decoded(topic, partition, number, value)
             first_ms = recorded.at_ms if first_ms < 0 else first_ms
             if not hasattr(recorded.event, "topic"):
                 cluster.append((number, value))
-        if fold.next_event - start.next_event >= stretch_events:
+        if fold.next_event - start.next_event >= segment_events:
             stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
             start, first_ms = fold.position, -1
     if fold.next_event > start.next_event:
@@ -101,11 +101,11 @@ def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
         )
 
 
-def folded(topic: KafkaTopic, fold: PartitionFold, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
+def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
     """The events of each record that counts, with their numbers. Raises ReplayError."""
     for kafka_offset, value in records:
         try:
-            taken = fold.take(kafka_offset, value)
+            taken = fold.read(kafka_offset, value)
         except (LogError, RecordError) as error:
             raise ReplayError(f"{topic.text}: {error}") from None
         if taken is not None:
@@ -125,7 +125,7 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
 
     Raises ReplayError, also where the topic has become another one.
     """
-    fold = PartitionFold(partition, position)
+    fold = PartitionReader(partition, position)
     with reading(topic) as kafka:
         for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, kafka_end)):
             yield from (one for one in events if one[0] < end)
@@ -133,7 +133,8 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
                 return
     if fold.next_event < end:
         raise ReplayError(
-            f"{topic.text}: partition {partition} ends at offset {fold.next_event} now: events up to {end} were there"
+            f"{topic.text}: partition {partition} has become shorter: it ends at offset {fold.next_event}, and ended "
+            f"at {end} before"
         )
 
 

@@ -16,13 +16,13 @@ from typing import TypeVar
 
 import msgspec
 
-from events.logs.archive.manifest import noted
+from events.logs.archive.manifest import archive_status
 from events.logs.log import LogError
-from projections.queries.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
 from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, end_at_time, scan
 from projections.replay.log.secondary import Look, look
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 
 class LogRef(msgspec.Struct, frozen=True):
@@ -115,12 +115,12 @@ def _folder(text: str, partition: int = 0) -> LogRef:
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-def scanned(topic: KafkaTopic, only: int | None = None, stretch_events: int = STRETCH_EVENTS) -> KafkaRef:
+def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
     """A topic as it is now, or one of its partitions; tasks may begin at every stretch of so many events.
 
     Raises ReplayError.
     """
-    return KafkaRef(topic, scan(topic, min(stretch_events, STRETCH_EVENTS), only), only)
+    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
 
 
 @contextmanager
@@ -140,11 +140,11 @@ def read_through(ref: Ref) -> str | None:
         return None
     with looked_at(ref) as log:
         log.read_through()
-        return f"events below {log.start_offset} are read from {noted(log).url}" if log.start_offset else None
+        return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
 
 def end_of(log: Look, at: str | None) -> int:
-    """The end of the state at a moment (see `projections.queries.moments`); None is the newest event.
+    """The end of the state at a moment (see `projections.text.moments`); None is the newest event.
 
     Raises ReplayError for text that is not a valid point in time, an offset that the log has not reached, and a time
     before its first event.

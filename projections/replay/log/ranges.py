@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql.datasource import InputPartition
 
-from events.logs.kafka_fold import START, Position
+from events.logs.events_topic import START, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic
@@ -90,5 +90,7 @@ def look_at(log: LogRef, wanted: Range) -> Iterator[Look]:
     with look(log.path) as opened:
         if opened.next_offset < wanted.end:
             end = opened.next_offset
-            raise ReplayError(f"{log.path} ends at offset {end} now: events up to {wanted.end} were there")
+            raise ReplayError(
+                f"{log.path} has become shorter: it ends at offset {end}, and ended at {wanted.end} before"
+            )
         yield opened

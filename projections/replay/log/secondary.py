@@ -29,12 +29,10 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
-from events.logs.rocksdb_batch import SHARD
 from events.logs.rocksdb_database import VIEWS, Database, Readers
-from events.logs.rocksdb_errors import classify
+from events.logs.rocksdb_keys import NEXT_KEY, SHARD, run_prefix
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_recovery import FORMAT, NEXT_KEY, start_of
-from events.logs.rocksdb_runs import run_prefix
+from events.logs.rocksdb_recovery import FORMAT, classify, start_of
 from projections.replay.log.frozen import frozen
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from events.logs.snapshot_file import SnapshotDamaged
-from events.logs.snapshots import nearest_snapshot
+from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from projections.replay.log.log_ref import End, LogRef, Ref, events_before, in_partitions, looked_at
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.folding import shares_for
-from projections.words.wording import many
+from projections.text.wording import many
 
 FROM_SCRATCH = "from_scratch"
 SHARE_BYTES = 4 << 20

@@ -37,11 +37,11 @@ def check_compare(ref: Ref, options: Options) -> None:
     if isinstance(ref, KafkaRef):
         if len(named) != 1:
             raise ReplayError(
-                "the events topic holds no state: say what to compare with, --data DIR of a gateway or worker, or "
-                "--http HOST:PORT of a gateway"
+                "the events topic holds no state to compare with: name --data DIR of a gateway or worker, or --http "
+                "HOST:PORT of a gateway"
             )
     elif named:
-        raise ReplayError("--data and --http name the live side of a log in Kafka: a data directory holds its own")
+        raise ReplayError("--data and --http are for a log in Kafka: a data directory has its own live state")
 
 
 def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:

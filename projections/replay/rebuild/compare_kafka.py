@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from controller.machine.state import Topic
 from events.catalog import Partition
 from events.codec import decode_event
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.logs.log import LogError
 from events.names import ShardKey, TopicId, shard_key
 from projections.replay.errors import ReplayError
@@ -48,7 +48,7 @@ from projections.replay.spark.folding import cluster_events
 from projections.replay.spark.source import events_frame
 from projections.store.store import TopicStore
 from projections.store.stored_topics import encode_topic, stored_values
-from projections.words.names import topic_id_bytes
+from projections.text.names import topic_id_bytes
 
 PARTED_MAX = 500
 """Of so many topics that differ it is found out where they part."""
@@ -211,7 +211,7 @@ def _plain(topic: Topic | None) -> Topic | None:
     if topic is None:
         return None
     configs = tuple(sorted(topic.configs))
-    return msgspec.structs.replace(topic, configs=configs, propagated=(), waiter=None)
+    return msgspec.structs.replace(topic, configs=configs, propagated=(), pending_create=None)
 
 
 def _topic_of(row: Any) -> Topic:

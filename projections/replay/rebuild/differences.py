@@ -19,8 +19,8 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.folded_topics import state_hash
 from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
-from projections.words.names import topic_id_text
-from projections.words.wording import in_words, many
+from projections.text.names import topic_id_text
+from projections.text.wording import event_text, many
 
 HASH_SHOWN = 16
 
@@ -112,7 +112,7 @@ def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition
         if rebuilt == live:
             seen = True
         elif seen:
-            seen, unseen = False, Parting(record.offset, in_words(record.event))
+            seen, unseen = False, Parting(record.offset, event_text(record.event))
     return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen, log_partition)]
 
 

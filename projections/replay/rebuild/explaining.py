@@ -1,9 +1,9 @@
-"""The chain of events behind a topic or a request, in words, from any log and as of any moment.
+"""Explains a topic or a request from any log, as of any point in time, with `projections.queries.explain`.
 
-The words are those of `projections.words.explain`. A data directory has the index that it needs. Of a log in Kafka the
-events are collected here by one pass over all of them (two for a request: its topics are known only after the first).
+Explaining needs the index of a log. A data directory has one. For a log in Kafka, one pass over all events collects
+those of the subject. A request needs two passes, because its topics are known only after the first.
 
-What it does not do: scale with the history of one topic; that much is collected. It needs no Spark.
+Non-goal: bounded memory. All events of the subject are in memory at once. Spark is not needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import msgspec
 
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.explain import explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
-from projections.shown import lines, to_json
-from projections.words.explain import Explanation, explain
+from projections.views import lines
+from projections.views.json_types import ExplanationView
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -31,7 +32,7 @@ _COLUMNS = ("log_partition", "offset", "shard", "topic", "request_id", "value")
 
 
 class Excerpt(InMemoryLog):
-    """Some events of a log, at their own offsets, as a log that ends where the whole one does."""
+    """A log with only some events of another log, at their original offsets and with its end."""
 
     def __init__(self, end: int) -> None:
         super().__init__("")
@@ -41,7 +42,7 @@ class Excerpt(InMemoryLog):
         self._requests: dict[str, list[int]] = {}
 
     def add(self, offset: int, shard: str, request_id: str | None, value: bytes) -> None:
-        """Put in an event, later than those before it."""
+        """Add an event; its offset must be higher than all earlier ones."""
         self._values[offset] = value
         self._shards.setdefault(shard, []).append(offset)
         if request_id:
@@ -68,11 +69,12 @@ class Excerpt(InMemoryLog):
 
 
 def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:
-    """Explain the topic of a name or, if no event speaks of such a topic, the request of an id (`options.subject`).
-    Spark is not needed. Raises ReplayError: there is neither, or the log cannot be read.
+    """Explain the topic named `options.subject` or, if no event concerns such a topic, the request with that id.
+
+    Raises ReplayError if there is neither, or the log cannot be read.
     """
     if not options.subject:
-        raise ReplayError("say which topic or request to explain")
+        raise ReplayError("name the topic or the request id to explain")
     from projections.replay.log.log_ref import has_partitions
 
     explanations = explained(ref, options.subject, options.at)
@@ -80,10 +82,9 @@ def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
 
 
-def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explanation]:
-    """The chain behind a topic or a request as of a moment, by log partition: a request's topics may be in several.
-
-    Raises ReplayError.
+def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, ExplanationView]:
+    """The explanation of a topic or a request as of a point in time, by log partition. A request may have topics in
+    several partitions. Raises ReplayError.
     """
     from projections.replay.log.log_ref import LogRef, ends_of, looked_at
 
@@ -95,8 +96,8 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     return _found({number: Query(log, _no_store) for number, log in logs.items()}, subject, None, at)
 
 
-def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, Explanation]:
-    """What each log says of a subject, of those that know it. Raises ReplayError."""
+def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, ExplanationView]:
+    """The explanation from each log that has events of the subject. Raises ReplayError if none has."""
     found, missing = {}, NotThere(f"no topic and no request {subject!r} is in the log")
     for partition, query in logs.items():
         try:
@@ -109,7 +110,7 @@ def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str |
 
 
 def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
-    """What of each partition of a topic concerns a subject: its own shard; or, of a request, those of its topics."""
+    """The events of the subject, by log partition: those of a topic's shard, or of the shards of a request's topics."""
     own = {shard_key(subject), CLUSTER_SHARD}
     rows = list(_rows(ref, ends, lambda row: row.shard in own or row.request_id == subject))
     others = {row.shard for row in rows} - own
@@ -121,7 +122,7 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
 
 
 def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[Any]:
-    """The events before some ends that are wanted, as rows of _COLUMNS."""
+    """The events before `ends` that `is_wanted` selects, as rows of _COLUMNS."""
     from projections.replay.spark.local import local_session
     from projections.replay.spark.local_frame import LocalRow
     from projections.replay.spark.source import events_frame
@@ -131,26 +132,19 @@ def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[An
         yield from filter(is_wanted, map(LocalRow, batch.to_pylist()))
 
 
-def _as_row(partition: int, explanation: Explanation) -> dict[str, Any]:
-    steps = [msgspec.to_builtins(step) for step in explanation.steps]
-    of_it = {
-        "subject": explanation.subject,
-        "kind": explanation.kind,
-        "summary": explanation.summary,
-        "omitted": explanation.omitted,
-    }
-    return {"log_partition": partition, **of_it, "steps": steps}
+def _as_row(partition: int, explanation: ExplanationView) -> dict[str, Any]:
+    return {"log_partition": partition, **msgspec.to_builtins(explanation)}
 
 
-def _all_lines(explanations: dict[int, Explanation], several: bool) -> Iterator[str]:
+def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Iterator[str]:
     for partition, one in explanations.items():
         if several:
             yield f"In partition {partition}:"
-        yield from lines.explanation(to_json.explanation(one))
+        yield from lines.explanation(one)
 
 
 def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
-    """A log of the events in rows of `offset`, `shard`, `request_id` and `value`."""
+    """A log with the events in `rows`, which have `offset`, `shard`, `request_id` and `value`."""
     log = Excerpt(end)
     for row in sorted(rows, key=lambda row: row.offset):
         log.add(row.offset, row.shard, row.request_id, bytes(row.value))
@@ -158,4 +152,4 @@ def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
 
 
 def _no_store() -> NoReturn:
-    raise AssertionError("what is explained is read from events alone")
+    raise AssertionError("explanations read events only, never the store")

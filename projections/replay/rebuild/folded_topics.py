@@ -1,4 +1,4 @@
-"""The fold of topics: what the events of some shards come to, which runs in Spark's workers."""
+"""Folds the events of some shards into topics. Runs in Spark's workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from projections.replay.spark.folding import Row, Stored
 from projections.replay.spark.packed import Pack
 from projections.replay.spark.snapshot_packs import begun
 from projections.store.stored_topics import decode_topic, encode_topic
-from projections.words.names import topic_id_text
+from projections.text.names import topic_id_text
 
 TOPICS = pa.schema(
     [
@@ -39,20 +39,20 @@ TOPICS = pa.schema(
         ("state_hash", pa.string()),
     ]
 )
-"""`waiting_request` is the create that is not answered yet; `last_offset` the newest event of the topic's shard."""
+"""`waiting_request` is the unanswered create request, if any; `last_offset` is the newest event of the shard."""
 
 
 def state_hash(stored: bytes) -> str:
-    """The hash of a topic's state, of its bytes in the store."""
+    """The SHA-256 of a topic's bytes in the store."""
     return sha256(stored).hexdigest()
 
 
 def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
-    """The topics that the events of some shards come to, as rows of TOPICS.
+    """Fold the events of some shards into topics, as rows of TOPICS.
 
-    Of events that overwrite each other only the last of a partition is decoded, when an event comes that has to do with
-    leaders, or at the end; and none of those that leave the topic as it is. One of them that cannot be read is not seen
-    here; the invariants look at all of them.
+    A change of a leader or an ISR overwrites the partition's previous one. So only the last change of each partition
+    is decoded, before the next event that depends on leaders, or at the end. Events that leave a topic unchanged are
+    not decoded. So this does not detect every damaged event; the checks of invariants decode all events.
     """
     for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
         shards = _Shards()
@@ -70,17 +70,17 @@ def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
                         shard.pending = {place: (offset, value)}
                 elif place == OF_NO_PARTITION:
                     record = decode_event(offset, value)
-                    if shard.pending and type(record.event) not in _BESIDE_LEADERS:
-                        shard.overwrite()
+                    if shard.pending and type(record.event) not in _INDEPENDENT_OF_LEADERS:
+                        shard.apply_pending()
                     shard.topic = apply_topic(shard.topic, record)
         for key, shard in shards.items():
-            shard.overwrite()
+            shard.apply_pending()
             if shard.topic is not None:
                 yield _topic_row(log_partition, key, shard.topic, shard.newest)
 
 
 class _Shard:
-    """A topic as it grows: its newest event, and of its partitions the last change that is not applied yet."""
+    """The state of a fold: the topic, its newest offset, and the last unapplied change of each partition."""
 
     __slots__ = ("newest", "pending", "topic")
 
@@ -89,8 +89,7 @@ class _Shard:
         self.newest = -1
         self.pending: dict[int, Stored] | None = None
 
-    def overwrite(self) -> None:
-        """Apply what is pending."""
+    def apply_pending(self) -> None:
         for offset, value in (self.pending or {}).values():
             self.topic = apply_topic(self.topic, decode_event(offset, value))
         self.pending = None
@@ -102,10 +101,10 @@ class _Shards(dict[str, _Shard]):
         return shard
 
 
-_BESIDE_LEADERS = frozenset(
+_INDEPENDENT_OF_LEADERS = frozenset(
     (catalog.TopicConfigsChanged, catalog.MetadataPropagated, catalog.TopicReady, catalog.CreateAnswered)
 )
-"""What these say and what a change of leader or in-sync set says stand in different places of a topic."""
+"""Events that change other fields of a topic than leaders and ISRs, so they may be applied in any order with those."""
 
 
 def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:
@@ -121,7 +120,7 @@ def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -
         topic.created_at_ms,
         topic.created_offset,
         topic.ready_at_ms,
-        None if topic.waiter is None else topic.waiter.request_id,
+        None if topic.pending_create is None else topic.pending_create.request_id,
         last_offset,
         state_hash(encode_topic(topic)),
     )

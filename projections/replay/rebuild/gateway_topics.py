@@ -15,7 +15,7 @@ from controller.machine.state import Topic
 from events.catalog import Partition
 from events.names import BrokerId, Offset, TopicId, TopicName
 from projections.replay.errors import ReplayError
-from projections.words.names import topic_id_bytes
+from projections.text.names import topic_id_bytes
 
 _ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
 _WITHIN_S = 30.0

@@ -22,7 +22,7 @@ from events import catalog
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.names import ShardKey
-from projections.words.wording import in_words
+from projections.text.wording import event_text
 
 _ENDS = catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
 UNEXPLAINED = "no event of the log explains what the live side has"
@@ -70,7 +70,7 @@ def parting(history: History, live: Topic | None) -> Parting:
     if shortest in (0, len(probes)):
         return Parting(None, UNEXPLAINED)
     first = history.record(shortest - 1)
-    return Parting(first.offset, in_words(first.event))
+    return Parting(first.offset, event_text(first.event))
 
 
 def _gone(history: History) -> Callable[[int], bool]:
@@ -120,7 +120,7 @@ def is_past(topic: Topic, live: Topic) -> bool:
             return True
     elif live.ready_at_ms is None and topic.propagated != live.propagated[: len(topic.propagated)]:
         return True
-    return live.waiter is not None and topic.waiter != live.waiter
+    return live.pending_create is not None and topic.pending_create != live.pending_create
 
 
 def _config_changes(history: History, live: Topic) -> list[int]:

@@ -1,14 +1,14 @@
-"""Rebuilding what was from nothing but events: topics, brokers and requests as of any offset or time.
+"""Rebuilds topics, brokers and requests as of any offset or time, from events alone.
 
-Topics are folded with the machine's `apply`, so they come out as the live state had them, bit for bit: `state_hash` is
-the SHA-256 of the bytes that the live store keeps for the topic, or would in one piece
+Topics are folded with the machine's `apply`, so the result equals the live state byte for byte. `state_hash` is the
+SHA-256 of the topic's bytes in the live store, joined if the store has them in several blocks
 (`projections.store.stored_topics`). Requests and brokers are folded with the projections' own folds.
 
-Method. Topics are folded a share of the shards at a time (see `packed`), requests shard by shard (see `folding`): every
-request's part for one topic lies in that topic's shard. Brokers come of the few events that concern every shard, and
-are folded here.
+Method. Spark folds topics in buckets of shards, called shares (see `packed`). It folds requests shard by shard (see
+`folding`), because the events of a request for one topic are all in that topic's shard. Few events concern brokers, so
+they are folded here, without Spark.
 
-What it does not do: look at the live state; that is `compare`.
+Non-goal: the live state; `compare` reads it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events import catalog
 from events.codec import decode_event
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import TopicName
-from projections.queries.moments import iso
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
@@ -35,10 +34,11 @@ from projections.replay.rebuild.folded_topics import TOPICS, topics_of_share
 from projections.replay.spark.folding import Row, Stored, cluster_events, fold_shards, shards_frame, shares_for
 from projections.replay.spark.local import refuse_local
 from projections.replay.spark.packed import fold_packs, packs_frame
-from projections.rows.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.rows.requests import RequestTopicRow, fold_request_topic
-from projections.words.names import error_word
-from projections.words.wording import many
+from projections.text.moments import iso
+from projections.text.names import error_word
+from projections.text.wording import many
+from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
+from projections.views.requests import RequestTopicRow, fold_request_topic
 
 REQUESTS = pa.schema(
     [
@@ -52,13 +52,13 @@ REQUESTS = pa.schema(
         ("principal", pa.string()),
         ("client_id", pa.string()),
         ("api", pa.string()),
-        ("asked_at_ms", pa.int64()),
-        ("asked_offset", pa.int64()),
+        ("requested_at_ms", pa.int64()),
+        ("requested_offset", pa.int64()),
         ("waited_ms", pa.int64()),
         ("last_offset", pa.int64()),
     ]
 )
-"""One row for each topic of a request; see `projections.rows.requests` for what `status` can be."""
+"""One row for each topic of a request; `projections.views.requests` has the values of `status`."""
 
 BROKERS = pa.schema(
     [
@@ -80,38 +80,38 @@ VIEWS = ("topics", "brokers", "requests")
 FORMATS = ("parquet", "json")
 _REQUEST_ENDS = catalog.CreateAnswered | catalog.ChangeRejected | catalog.ChangeCarriedOut
 _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
-"""They end their request too, but where a cluster carries decisions out: there ChangeCarriedOut does."""
+"""These events end their request unless a target cluster carries out decisions; then ChangeCarriedOut ends it."""
 
 
 def rebuilt_topics(spark: SparkSession, ref: Ref, end: End, begin: Beginning = AT_FIRST) -> DataFrame:
-    """The topics there were before offset `end`, one row each (TOPICS)."""
+    """The topics that existed at offset `end`, one row each (TOPICS); `begin` may be a snapshot."""
     shares = begin.shares(end)
     return topics_in(packs_frame(spark, ref, end, shares, begin.offset), shares)
 
 
 def topics_in(packs: DataFrame, shares: int) -> DataFrame:
-    """The topics that the events in packs come to (TOPICS); of one log or, in one frame, of several."""
+    """Fold packs of events into topics (TOPICS). The frame may have the events of several logs."""
     return fold_packs(packs, topics_of_share, TOPICS, shares)
 
 
 def rebuilt_requests(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
-    """What had been requested before offset `end`, and how it fared; one row a request and topic (REQUESTS)."""
+    """The requests before offset `end` with their outcomes, one row for each request and topic (REQUESTS)."""
     return fold_shards(shards_frame(spark, ref, end), requests_of_shard, REQUESTS, shares_for(end))
 
 
 def rebuilt_brokers(spark: SparkSession, ref: Ref, end: End) -> DataFrame:
-    """The brokers there were before offset `end`, one row each (BROKERS), as each log partition knows them."""
+    """The brokers registered at offset `end` according to each log partition, one row each (BROKERS)."""
     rows = [row for number, cluster in rebuilt_clusters(ref, end).items() for row in _broker_rows(number, cluster)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=BROKERS))
 
 
 def rebuilt_clusters(ref: Ref, end: End) -> dict[int, ClusterRow]:
-    """Brokers and settings as they were before offset `end`, by log partition."""
+    """Brokers and settings at offset `end`, by log partition."""
     return {number: _cluster_of(stored) for number, stored in cluster_events(ref, end).items()}
 
 
 def rebuilt_cluster(ref: Ref, end: End) -> ClusterRow:
-    """Brokers and settings as they were before offset `end`, as the first log partition has them."""
+    """Brokers and settings at offset `end` according to the first log partition."""
     clusters = rebuilt_clusters(ref, end)
     return clusters[min(clusters)]
 
@@ -124,7 +124,7 @@ def _cluster_of(stored: Sequence[Stored]) -> ClusterRow:
 
 
 def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End, begin: Beginning = AT_FIRST) -> DataFrame:
-    """The frame of one of VIEWS, of which topics may begin at a snapshot. Raises ReplayError for another name."""
+    """The frame of one of VIEWS; `begin` applies to topics only. Raises ReplayError for an unknown view."""
     match view:
         case "topics":
             return rebuilt_topics(spark, ref, end, begin)
@@ -133,22 +133,22 @@ def rebuilt(spark: SparkSession, ref: Ref, view: str, end: End, begin: Beginning
         case "brokers":
             return rebuilt_brokers(spark, ref, end)
         case _:
-            raise ReplayError(f"{view!r} cannot be rebuilt: say {', '.join(VIEWS)}")
+            raise ReplayError(f"{view!r} cannot be rebuilt; allowed: {', '.join(VIEWS)}")
 
 
 def check_rebuild(ref: Ref, options: Options) -> None:
-    """See, without Spark, that what is to be written has a place. Raises ReplayError."""
+    """Check, before Spark starts, that the output folder does not exist yet. Raises ReplayError."""
     if options.output is not None:
         _check_is_new(options.output)
 
 
 def _check_is_new(folder: str) -> None:
     if Path(folder).exists():
-        raise ReplayError(f"{folder} is there already: name a folder that is not")
+        raise ReplayError(f"{folder} already exists: name a new folder")
 
 
 def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: a view as of a moment, shown, or written to a folder. Finds nothing by itself."""
+    """Run `topicwright replay rebuild`: print a view as of a point in time, or write it to a folder."""
     ends = ends_of(ref, options.at)
     begin = beginning(ref, ends, options) if options.view == "topics" else AT_FIRST
     frame = rebuilt(session, ref, options.view, ends, begin)
@@ -156,7 +156,7 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         return said(_written(session, frame, options, ends), begin, ends)
     if options.view == "topics" and not options.all_rows:
         frame = frame.drop("partitions")
-    # All rows come here anyhow; to sort by ranges Spark would look at them first, so fold twice.
+    # Sorted here, where all rows arrive anyway: Spark's sort would sample the frame first, and so fold twice.
     rows = sorted((row.asDict(recursive=True) for row in frame.collect()), key=itemgetter(*_ORDER[options.view]))
     table = _table(rows[: options.limit], options.view, of_log=list(ends) != [0])
     return said(Outcome(rows, False, list(_lines(rows, options, ends)), offsets_row(ends), table), begin, ends)
@@ -164,26 +164,26 @@ def run_rebuild(session: SparkSession, ref: Ref, options: Options) -> Outcome:
 
 _ORDER = {
     "topics": ("log_partition", "shard"),
-    "requests": ("log_partition", "asked_offset"),
+    "requests": ("log_partition", "requested_offset"),
     "brokers": ("log_partition", "broker_id"),
 }
 
 
 def _written(session: SparkSession, frame: DataFrame, options: Options, ends: Ends) -> Outcome:
     if options.format not in FORMATS:
-        raise ReplayError(f"unknown format {options.format!r}: say {' or '.join(FORMATS)}")
-    assert options.output is not None, "only what has a place is written"
+        raise ReplayError(f"unknown format {options.format!r}; allowed: {' or '.join(FORMATS)}")
+    assert options.output is not None, "a folder is given"
     _check_is_new(options.output)
     refuse_local(session, "rebuild --output")
     frame.write.mode("errorifexists").format(options.format).save(options.output)
-    words = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
-    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [words])
+    line = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
+    return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [line])
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], options: Options, ends: Ends) -> Iterator[str]:
     yield f"{many(len(rows), options.view[:-1])} as of {as_of(ends)}"
     if len(rows) > options.limit:
-        yield f"… of which {options.limit} are shown: -o json has all, --output writes them to a folder"
+        yield f"… showing the first {options.limit}; -o json prints all, --output writes all to a folder"
 
 
 def _table(rows: Sequence[Mapping[str, Any]], view: str, *, of_log: bool) -> Table | None:
@@ -220,7 +220,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[ob
 
 
 class _Open(msgspec.Struct):
-    """How a request for a topic fares, with whose it is and since when."""
+    """A request for a topic that is not answered yet, with its client and time."""
 
     row: RequestTopicRow
     principal: str
@@ -231,8 +231,8 @@ class _Open(msgspec.Struct):
 
 
 def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
-    """The requests that a shard's events hold, as rows of REQUESTS: each as soon as nothing more can happen to it,
-    so that only open ones are kept."""
+    """The requests in a shard's events, as rows of REQUESTS. Each is returned when it is answered, so only open ones
+    are in memory."""
     waiting: dict[tuple[str, TopicName], _Open] = {}
     carried_out = False
     for offset, value in events:
@@ -246,8 +246,8 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
             continue
         key = (request_id, event.topic)
         known = waiting.get(key)
-        if known is None and (isinstance(event, catalog.ChangeCarriedOut) or _was_there(event)):
-            continue  # decided before the cluster was seen to have the topic, and answered then; or requested by nobody
+        if known is None and (isinstance(event, catalog.ChangeCarriedOut) or _is_adopted(event)):
+            continue  # answered before the topic was discovered in the cluster; or adopted without a request
         row = fold_request_topic(None if known is None else known.row, record)
         if known is None:
             api = event.api if hasattr(event, "api") else event.asked.api
@@ -259,8 +259,8 @@ def requests_of_shard(_: str, events: Iterator[Stored]) -> Iterator[Row]:
         yield _request_row(request_id, open_one)
 
 
-def _was_there(event: Any) -> bool:
-    """Whether a topic was not requested here, but taken over with the cluster that has it."""
+def _is_adopted(event: Any) -> bool:
+    """True if a topic already existed when its cluster was adopted."""
     return isinstance(event, catalog.TopicCreated) and event.is_adopted
 
 

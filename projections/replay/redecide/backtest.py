@@ -30,8 +30,8 @@ from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
+from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
-from controller.policy.shown import as_policies_see_it
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
 from events.codec import decode_event
 from projections.replay.errors import ReplayError
@@ -40,7 +40,7 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
 from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
-from projections.words.wording import many
+from projections.text.wording import many
 
 EXAMPLES_MAX = 3  # of each count
 MORE = "`topicwright replay redecide` shows more"
@@ -146,11 +146,11 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
     decision = decide_in_full(state, command)
-    if decision.consult:
+    if decision.needs_approval:
         if tried.policies is None:
             return (), Fate(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
-        verdict = chain.validate(as_policies_see_it(command, settings))
+        verdict = chain.validate(request_metadata(command, settings))
         decision = decide_in_full(state, replace(command, verdict=verdict))
         return decision.events, replace(_fate(decision.events), verdict=verdict)
     return decision.events, _fate(decision.events)
@@ -335,7 +335,7 @@ def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterato
 
 def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
     requests = f"{many(done.requests, 'request')} up to {as_of(ends)}"
-    yield f"{requests} tried with {tried.in_words()}: {done.changed()} would end otherwise"
+    yield f"{requests} tried with {tried.summary()}: {done.changed()} would end otherwise"
     for change, words in CHANGES.items():
         counts = [one for one in done.counts if one.change == change]
         if counts:

@@ -21,11 +21,11 @@ import msgspec
 
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import commands
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
 from events.codec import decode_event
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
 

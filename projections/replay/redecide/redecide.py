@@ -41,7 +41,7 @@ from projections.replay.log.log_ref import End, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
 from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
-from projections.words.wording import in_words, many
+from projections.text.wording import event_text, many
 
 SETTINGS_TRIED = 16
 """Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
@@ -265,7 +265,7 @@ def _text(value: object) -> str:
 
 
 def _words(event: Event) -> str:
-    return _cut(f"{type(event).__name__}: {in_words(event)}")
+    return _cut(f"{type(event).__name__}: {event_text(event)}")
 
 
 def _cut(text: str) -> str:

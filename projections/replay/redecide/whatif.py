@@ -1,7 +1,7 @@
-"""What is to be tried on the past: other settings, other policies.
+"""The hypothesis of a backtest: other settings or other policies for the recorded requests.
 
-Both are checked before any work begins: a setting that decisions do not depend on, a value that is not allowed, a
-policy that cannot be loaded or configured are refused, each with what would be right.
+Both are validated before the backtest begins. It refuses settings that no decision depends on, invalid values, and
+policies that cannot be loaded or configured. Each error says what is allowed.
 """
 
 from __future__ import annotations
@@ -33,39 +33,40 @@ from projections.replay.spark.connect import is_connect
 AUTO_CREATE = "auto.create.topics.enable"
 RULES_FILE = "topic.rules.file"
 POLICY_PREFIXES = ("policy.", "topic.rules.")
-"""Settings that are for policies alone."""
+"""The prefixes of settings that only policies read."""
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 class BadChange(ReplayError):
-    """A setting that cannot be tried; the message says what is allowed."""
+    """A hypothesis that cannot be tested. The message says what is allowed."""
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What is to be tried: `settings` over the recorded ones, and `policies`, class names as in
-    `create.topic.policy.class.name`; None leaves the recorded verdicts as they are, "" means no policy."""
+    """A hypothesis: `settings` override the recorded ones, and `policies` replace the recorded policies.
+
+    `policies` has class names as in `create.topic.policy.class.name`. "" means no policy; None keeps the recorded
+    verdicts."""
 
     settings: Pairs = ()
     policies: str | None = None
 
     def pairs_over(self, recorded: Pairs) -> Pairs:
-        """The settings to decide by where these are recorded."""
+        """The effective settings: `recorded`, with the overrides of this hypothesis."""
         decisive = {key: value for key, value in self.settings if not key.startswith(POLICY_PREFIXES)}
         if self.policies is not None:
             decisive[POLICY_SETTING] = self.policies
         return tuple(sorted({**dict(recorded), **decisive}.items()))
 
-    def in_words(self) -> str:
-        """What is tried, for people."""
-        said = [f"{key}={value}" for key, value in self.settings]
+    def summary(self) -> str:
+        parts = [f"{key}={value}" for key, value in self.settings]
         if self.policies is not None:
-            said.insert(0, f"policy {self.policies}" if self.policies else "no policy")
-        return ", ".join(said)
+            parts.insert(0, f"policy {self.policies}" if self.policies else "no policy")
+        return ", ".join(parts)
 
 
 def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> WhatIf:
-    """What the `--policy`s and the `--set KEY=VALUE`s name, checked; the policy "" means none. Raises BadChange."""
+    """The hypothesis of the options `--policy` and `--set KEY=VALUE`; the policy "" means none. Raises BadChange."""
     checked = dict(_checked(key.strip(), value.strip()) for key, value in settings)
     named = checked.pop(POLICY_SETTING, None)
     listed = ",".join(one for one in policies if one) if policies else None
@@ -73,7 +74,7 @@ def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> Wha
         raise BadChange(f"--policy {listed} and --set {POLICY_SETTING}={named} name different policies")
     tried = WhatIf(tuple(sorted(checked.items())), named if listed is None else listed)
     if not checked and tried.policies is None:
-        raise BadChange("there is nothing to try: say --policy CLASS, --set KEY=VALUE, or both")
+        raise BadChange("nothing to test: give --policy CLASS, --set KEY=VALUE, or both")
     return tried
 
 
@@ -81,7 +82,7 @@ def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> Wha
 
 
 class Policies:
-    """The policies that are tried, made and configured for each settings in force when first needed."""
+    """The policies of a hypothesis. Each set of effective settings gets its own instances, made when first needed."""
 
     def __init__(self, tried: WhatIf) -> None:
         self._tried = tried
@@ -96,13 +97,13 @@ class Policies:
         return chain
 
     def close(self) -> tuple[str, ...]:
-        """Close all that were made; what they raised, a line each."""
+        """Close all policies; returns a line for each error that they raised."""
         return tuple(failure for chain in self._chains.values() for failure in chain.close())
 
 
 def check(tried: WhatIf, timeline: Timeline) -> None:
-    """See that what is to be tried goes with every settings that the log has had, policies made and configured
-    included. Raises BadChange and PolicyLoadError."""
+    """Validate a hypothesis against all settings that the log ever had, and configure the policies with each. Raises
+    BadChange and PolicyLoadError."""
     policies = Policies(tried)
     try:
         for record in timeline.settings_changes:
@@ -117,14 +118,14 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
 
 
 def ship_policies(session: SparkSession, tried: WhatIf) -> None:
-    """Give workers elsewhere the modules of loaded policies: each with the whole package that it is in.
+    """Send the packages of the loaded policies to Spark's workers, unless they run on this machine.
 
-    What is installed here has to be installed there too, as all else that this project's code needs.
+    Installed packages are not sent: they must be installed on the workers too, like this project's dependencies.
     """
-    if not tried.policies or _works_here(session):
+    if not tried.policies or _is_local(session):
         return
     folder = Path(mkdtemp(prefix="topicwright-policies-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it whenever they join
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they start
     for name in sorted({name.strip().partition(".")[0] for name in tried.policies.split(",")} - _SHIPPED):
         module = sys.modules[name]
         roots = [Path(path) for path in getattr(module, "__path__", ()) or [module.__file__ or ""]]
@@ -138,7 +139,7 @@ def ship_policies(session: SparkSession, tried: WhatIf) -> None:
 
 
 def packed(roots: Iterable[Path], target: Path) -> Path:
-    """A zip that Python can import these modules or packages from."""
+    """Write a zip from which Python can import these modules or packages."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as code:
         for root in roots:
             for file in [root] if root.is_file() else sorted(root.rglob("*.py")):
@@ -146,12 +147,12 @@ def packed(roots: Iterable[Path], target: Path) -> Path:
     return target
 
 
-def _works_here(session: SparkSession) -> bool:
+def _is_local(session: SparkSession) -> bool:
     return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
 
 
 _SHIPPED = frozenset(("controller", "events", "projections"))
-"""Packages that every worker has already."""
+"""The packages that every worker already has."""
 
 # Settings.
 
@@ -163,7 +164,7 @@ SETTINGS: dict[str, tuple[values.ConfigType, values.Allowed]] = {
     "enable.under.replicated.topic.creation": (values.ConfigType.BOOLEAN, None),
     POLICY_SETTING: (values.ConfigType.STRING, None),
 }
-"""The settings that decisions depend on, beside the defaults of topic configs."""
+"""The settings that decisions depend on, except the defaults of topic configs."""
 _DEFAULTS: dict[str, tuple[values.ConfigType, values.Allowed]] = {
     **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
     TIERED_STORAGE_KEY: (values.ConfigType.BOOLEAN, None),
@@ -173,12 +174,12 @@ _DECISIVE = {**_DEFAULTS, **SETTINGS}
 
 def _checked(key: str, value: str) -> tuple[str, str]:
     if key == RULES_FILE:
-        return key, os.path.abspath(value)  # workers are in other folders
+        return key, os.path.abspath(value)  # workers run in other folders
     if key.startswith(POLICY_PREFIXES):
         return key, value
     if key not in _DECISIVE:
         near = get_close_matches(key, _DECISIVE, n=1)
-        hint = f"did you mean {near[0]}?" if near else "docs/backtest.md has those that they depend on"
+        hint = f"did you mean {near[0]}?" if near else "docs/backtest.md lists the settings that decisions depend on"
         raise BadChange(f"--set {key}={value}: no decision depends on it: {hint}")
     kind, allowed = _DECISIVE[key]
     read = values.read_value(key, kind, allowed, value)

@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from projections.queries.moments import iso
 from projections.replay.log.log_ref import as_of
 from projections.replay.report import figures
 from projections.replay.report.data import OUTCOMES, CheckResult, Held, Report, Waits
-from projections.words.wording import many
+from projections.text.moments import iso
+from projections.text.wording import many
 
 BROKERS_BESIDE_WAITS = 8
 """With more brokers than this their picture takes the whole width."""

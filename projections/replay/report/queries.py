@@ -22,8 +22,8 @@ from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.rebuild.rebuild import rebuilt_cluster, rebuilt_topics
 from projections.replay.report import data
 from projections.replay.spark.source import events_frame
-from projections.rows.brokers import ClusterRow
-from projections.words.names import error_name
+from projections.text.names import error_name
+from projections.views.brokers import ClusterRow
 
 EXAMPLES_MAX = 3
 """Violations that are shown of each invariant."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from events.catalog import Recorded
-from events.hiding import value_without_secrets
+from events.codec import value_without_secrets
 from events.names import shard_key
 from projections.replay.spark.columns import FIELDS, Getter, arrow_schema
 

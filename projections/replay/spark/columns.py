@@ -1,14 +1,13 @@
-"""Events as columns: one row an event, one column for each thing that events say.
+"""Events as a table for SQL: one row for each event, and the same columns for all types of events.
 
-What it is for: SQL. The columns are the same for every type of event, null where an event says nothing of the kind, so
-a question is put to the log without knowing how its events are encoded. `value` has the canonical bytes beside them for
-those who do.
+A column is null if the event has no such field. So a query needs no knowledge of how events are encoded. `value` has
+the canonical bytes of the event.
 
-Method. For each type of event a table names the columns that its fields go to. What goes to no column is listed in
-LEFT_OUT, so that a test finds every field of the catalog that is in neither. `column_batches` fills them.
+Method. FIELDS maps the fields of each event type to columns. LEFT_OUT lists the fields without a column, so that a test
+finds fields of the catalog that are in neither. `column_batches` fills the columns.
 
-What it does not do: it works nothing out. A column says what the event says, but for `shard`, which is the key under
-which a topic is decided ("" for events that concern every topic).
+Non-goal: derived values. The one exception is `shard`, the shard key of the topic ("" for events that concern every
+topic).
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.hiding import shown_configs
-from projections.words.access_words import DEFAULT_ENTITY, acl_in_words
-from projections.words.names import topic_id_text
+from events.codec import configs_without_secrets
+from projections.text.names import topic_id_text
+from projections.text.wording import DEFAULT_ENTITY, acl_text
 
 INTS = pa.list_(pa.int32())
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -97,14 +96,13 @@ COLUMNS: dict[str, pa.DataType] = {
     "features": pa.map_(pa.string(), pa.int32()),
     "cordoned": pa.bool_(),
 }
-"""The columns in their order, with their types in Arrow.
+"""The columns in order, with their Arrow types.
 
 `brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
-as requested (-1 for the cluster's default), but for TopicCreated, where the factor is the resolved one; `assignments`
-are the requested ones. `acls` are access control entries in words, `entity` is whom quotas are for. `verdict` is the
-outcome of the policies (KIP-108). `topic_id` is base64url. `replicas` and `elr` (those eligible to lead,
-KIP-966) are of one partition that changed; `features` are levels (KIP-584). `cordoned` says that
-all log directories of a broker are cordoned (KIP-1066).
+as requested (-1 for the cluster's default); only TopicCreated has the resolved factor. `assignments` are the requested
+ones. `acls` are ACLs as text, `entity` is the entity of quotas. `verdict` is the outcome of the policies (KIP-108).
+`topic_id` is base64url. `replicas` and `elr` (eligible leader replicas, KIP-966) are those of the changed partition.
+`features` are feature levels (KIP-584). `cordoned` is true if all log directories of a broker are cordoned (KIP-1066).
 """
 
 _PLAIN_TYPES = {
@@ -118,7 +116,7 @@ _PLAIN_TYPES = {
 
 Getter = Callable[[Any], Any]
 _PARTITION_FIELDS = PARTITION.num_fields
-"""The first fields of a partition; of what real brokers get beside them (its upkeep) there is no column."""
+"""The number of a partition's fields that have a column; `replica_metadata`, for Kafka brokers only, has none."""
 
 
 def _partitions(event: Any) -> list[tuple[Any, ...]]:
@@ -165,7 +163,7 @@ _BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker
 
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
-    return [acl_in_words(acl) for acl in event.acls]
+    return [acl_text(acl) for acl in event.acls]
 
 
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
@@ -234,7 +232,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
     catalog.ResourceConfigsChanged: {
         **_same("request_id", "principal", "client_id", "host"),
-        "configs": shown_configs,
+        "configs": configs_without_secrets,
     },
     catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
     catalog.SettingsChanged: _same("settings", "release"),
@@ -248,11 +246,11 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
         "entity": _entity,
         "quotas": "values",
     },
-    access.AsksRefused: _same(
+    access.RequestsRefused: _same(
         *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
     ),
 }
-"""For each type of event: column -> the attribute, or the function of the event, that fills it."""
+"""For each type of event: the columns, each with the attribute or the function that fills it."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
@@ -273,34 +271,34 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.SettingsChanged: ("before",),
     catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }
-"""Fields that are in no column, but only in `value`, and secrets not even there. Of policies only the outcome has a
-column, and of a requested change only the count of partitions."""
+"""Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
+a requested change only for its partition count."""
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """The columns that a text names (separated by commas), in the order of COLUMNS; all for None or an empty text.
+    """The columns in a comma-separated list, in the order of COLUMNS; all for None or an empty text.
 
-    Raises ValueError for a name that is none.
+    Raises ValueError for an unknown column.
     """
     wanted = {name.strip() for name in (text or "").split(",") if name.strip()}
     unknown = sorted(wanted - COLUMNS.keys())
     if unknown:
-        raise ValueError(f"no column {', '.join(unknown)}: there are {', '.join(COLUMNS)}")
+        raise ValueError(f"unknown column {', '.join(unknown)}; allowed: {', '.join(COLUMNS)}")
     return tuple(name for name in COLUMNS if name in wanted or not wanted)
 
 
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    """The columns in Arrow."""
+    """The Arrow schema of some columns."""
     return pa.schema([(name, COLUMNS[name]) for name in names])
 
 
 def ddl(schema: pa.Schema) -> str:
-    """A schema as Spark SQL declares it."""
+    """A schema as a DDL string for Spark SQL."""
     return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """Spark's name of a type of Arrow."""
+    """The Spark SQL name of an Arrow type."""
     if pa.types.is_map(kind):
         return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
     if pa.types.is_list(kind):

@@ -39,7 +39,7 @@ ShardFold = Callable[[str, Iterator[Stored]], Iterable[Row]]
 """What one shard's events come to: gets the shard key and the events in order, gives rows."""
 Sorted = tuple[int, str, int, bytes]
 """An event with its place: log partition, shard key, offset, bytes."""
-PartitionFold = Callable[[Iterator[Sorted]], Iterator[Row]]
+PartitionReader = Callable[[Iterator[Sorted]], Iterator[Row]]
 """The same for many shards at once: gets the events sorted by their places."""
 
 _PLACED = ("log_partition", "shard", "offset", "value")
@@ -95,7 +95,7 @@ def fold_shards(frame: DataFrame, fold: ShardFold, schema: pa.Schema, shares: in
     return fold_partitions(frame, each_shard, schema, shares)
 
 
-def fold_partitions(frame: DataFrame, fold: PartitionFold, schema: pa.Schema, shares: int = SHARES) -> DataFrame:
+def fold_partitions(frame: DataFrame, fold: PartitionReader, schema: pa.Schema, shares: int = SHARES) -> DataFrame:
     """The same with a fold that sees all shards of one share, one after another."""
 
     def folded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -88,11 +88,11 @@ def _decoded(
 def _archived(
     log: Look, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    from events.logs.archive.stretch import StretchFile
+    from events.logs.archive.segment import SegmentFile
 
     schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
-    for manifest in log.archive.stretches(start, end):
-        file = StretchFile(manifest, log.archive.content(manifest))
+    for manifest in log.archive.segments(start, end):
+        file = SegmentFile(manifest, log.archive.content(manifest))
         for batch in file.batches(start, end, schema):
             chosen = batch
             if shards is not None:

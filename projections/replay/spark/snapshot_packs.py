@@ -1,35 +1,36 @@
-"""The topics of a snapshot, in packs: what a fold begins with that does not begin at the first event."""
+"""The topics of a snapshot as packed entries, so that a rebuild can start there and not at the first event."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from events.logs.snapshot_file import Snapshot, SnapshotDamaged
-from events.logs.snapshots import open_snapshot
+from events.logs.snapshots import Snapshot, SnapshotDamaged, open_snapshot
 from events.names import TopicName
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import look
-from projections.store.refolding import state_keys
+from projections.store.snapshotting import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 
 
 class SnapshotRange(NamedTuple):
-    """The snapshot at an offset, of a log partition."""
+    """The snapshot of a log partition at an offset, planned like a range of events."""
 
     offset: int
     partition: int
 
 
 def begun(last_offset: int) -> int:
-    """The place in a pack of a topic that is not an event, but what all events of its shard up to this offset came
-    to; they are below all offsets. It is its own reverse."""
+    """Encode the last offset of a topic's shard as a negative number, and back.
+
+    In a pack, a negative offset marks the state of a topic in a snapshot, and sorts it before all events."""
     return -1 - last_offset
 
 
 def snapshot_topics(log: LogRef, wanted: SnapshotRange) -> Iterator[tuple[TopicName, int, bytes]]:
-    """The topics, as they are packed: shard key, place, and the topic in one piece. Raises LogError, ReplayError."""
+    """The topics of a snapshot as packed entries: shard key, `begun` offset, and the encoded topic. Raises LogError,
+    ReplayError."""
     try:
         with look(log.path) as opened, open_snapshot(opened, wanted.offset) as snapshot:
             shards = [shard for shard, _ in each_stored(_topic_keys(snapshot))]
@@ -39,7 +40,7 @@ def snapshot_topics(log: LogRef, wanted: SnapshotRange) -> Iterator[tuple[TopicN
                 yield TopicName(shard), begun(offset), whole
     except (SnapshotDamaged, FileNotFoundError) as error:
         raise ReplayError(
-            f"the snapshot at {wanted.offset} is gone ({error}): begin again, or --from-scratch"
+            f"the snapshot at {wanted.offset} no longer exists ({error}): run again, or use --from-scratch"
         ) from None
 
 

@@ -5,7 +5,7 @@ What it is for: everything that Spark asks of a log. The columns are described i
 Options
     startoffset   the first offset to read; 0
     endoffset     the offset to stop before; where the log ends
-    at            instead of endoffset: a moment (see `projections.queries.moments`), its last event included
+    at            instead of endoffset: a moment (see `projections.text.moments`), its last event included
     shards        shard keys, separated by commas, of which to read; `-` for events that concern every topic
     columns       the columns to make, separated by commas; all. Spark does not tell Python sources what it needs, so
                   reading is much faster when it is said

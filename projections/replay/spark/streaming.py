@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from events.logs.kafka_fold import START, PartitionFold, Position
+from events.logs.events_topic import START, PartitionReader, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 from projections.replay.log.kafka_scan import check_begins, folded
@@ -150,7 +150,7 @@ class KafkaStreamReader(_StreamReader):
             raise self._other(f"partition {partition} ends at record {end}")
         if position.kafka_offset == 0:
             check_begins(self._topic, partition, first)
-        fold = PartitionFold(partition, position)
+        fold = PartitionReader(partition, position)
         for _ in folded(self._topic, fold, kafka.records(partition, position.kafka_offset, end)):
             if most is not None and fold.next_event - position.next_event >= most:
                 break

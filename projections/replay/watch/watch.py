@@ -41,7 +41,7 @@ from projections.replay.spark.connect import is_connect
 from projections.replay.spark.source import FOLLOWED, FORMAT, TopicwrightSource, kafka_options
 from projections.replay.watch.earlier import EarlierEvents, earlier_events
 from projections.replay.watch.watch_http import Alerts, serving
-from projections.words.wording import many
+from projections.text.wording import many
 
 LOOK_EVERY_S = 1.0  # so late, at most, is a violation shown
 BATCH_EVENTS = 100_000

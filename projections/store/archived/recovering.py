@@ -1,11 +1,9 @@
-"""A log made anew of its archive: every event as it was, and the state and indexes that follow from them.
+"""Rebuilding a log from its archive: the events, and the state and indexes derived from them.
 
-Nothing of the archive is trusted: each file must have the hash that its manifest says, each stretch the tree, and
-stretch must follow stretch from the first event on. Events are recorded as whoever decided them recorded them, so the
-log is what it was, but for where commits ended.
+It trusts nothing in the archive: each file must have the hash and each segment the tree root of its manifest, and the
+segments must follow each other from the first event on. The log equals the original except for commit boundaries.
 
-What it does not do: bring back what else follows from events for real brokers (the metadata log), which is not in an
-archive.
+What it does not do: restore the metadata log of KRaft brokers, which is not in an archive.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ from datetime import datetime
 
 from events.catalog import Cause, Recorded
 from events.codec import EventDecodeError, decode_event
-from events.followed import was_requested
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Noted, note, read_stored
-from events.logs.archive.place import ArchiveError, Place
-from events.logs.archive.stretch import StretchFile
+from events.external_decision import was_requested
+from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Manifest, note, read_stored
+from events.logs.archive.segment import SegmentFile
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -32,23 +30,23 @@ Moment = int | datetime
 
 
 class NotReached(ArchiveError):
-    """A moment that the archive does not have."""
+    """The archive does not reach this point in time."""
 
 
 def recover(
     log: EventLog,
-    place: Place,
+    place: ArchiveStore,
     manifests: Sequence[Manifest],
     at: Moment | None,
     history: str,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Recorded:
-    """Write the events of an archive to an empty log, up to the end of the command that is the last one at a moment
-    (None: all), and give the log a history of its own; the last event.
+    """Write the events of an archive to an empty log, up to the end of the last command at a point in time (None: all),
+    and give the log a new history id. Returns the last event.
 
     Raises ArchiveError, LogError, CannotApply.
     """
-    recorder, more = Recorder(log, TopicStore(log)), note(Noted(history=history))
+    recorder, more = Recorder(log, TopicStore(log)), note(ArchiveStatus(history=history))
     last: Recorded | None = None
     count = 0
     for record, value in _until(archived(place, manifests), at):
@@ -61,7 +59,7 @@ def recover(
         recorder.take(record, value, indexed=was_requested(record))
         last, count = record, count + 1
     if last is None:
-        raise NotReached(f"{place.url} has no event at that moment: it begins later, or is empty")
+        raise NotReached(f"{place.url} has no event at this point in time: it begins later, or is empty")
     if isinstance(at, int) and at > last.offset:
         raise NotReached(f"offset {at} is not reached yet: the newest event in {place.url} is at {last.offset}")
     _commit(recorder, more)
@@ -69,13 +67,13 @@ def recover(
     return last
 
 
-def archived(place: Place, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
-    """The events of stretches, each proved by its manifest. Raises ArchiveError."""
+def archived(place: ArchiveStore, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
+    """The events of segments, verified by their manifests. Raises ArchiveError."""
     for manifest in manifests:
-        file = StretchFile(manifest, read_stored(place, manifest.events_name, manifest.events))
+        file = SegmentFile(manifest, read_stored(place, manifest.events_name, manifest.events))
         if root_over(file.each_value()).hex() != manifest.tree:
-            raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events that were archived")
-        for offset, value in enumerate(file.each_value(), manifest.start):  # again: they may be too many to hold
+            raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events of its manifest")
+        for offset, value in enumerate(file.each_value(), manifest.start):  # a second pass: they may not fit in memory
             try:
                 yield decode_event(offset, value), value
             except EventDecodeError as error:

@@ -13,9 +13,13 @@ from controller.apis.kraft.envelope import EnvelopeHandler, UnreadablePrincipal,
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from controller.kafka.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from controller.kafka.messages.metadata import MetadataRequest
+from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from controller.kafka.messages.topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+)
 
 ANN = b"\0\0\x05User\x04ann\0\0"
 BROKER = RequestContext(int(ApiKey.ENVELOPE), 0)
@@ -50,7 +54,7 @@ def answer(handler: Any, data: bytes, principal: bytes | None = ANN, *, allowed:
     return asyncio.run(envelope(BROKER, request))
 
 
-def test_the_client_is_answered_as_if_it_had_come_itself() -> None:
+def test_envelope_responds_as_to_the_client_itself() -> None:
     deleting = Deleting()
     reply = answer(deleting, DELETION)
     assert reply.error_code == 0
@@ -79,20 +83,20 @@ def test_the_client_is_answered_as_if_it_had_come_itself() -> None:
     ],
     ids=["who-may-not", "no-principal", "other-principal", "version", "not-forwarded", "unknown", "cut", "empty"],
 )
-def test_what_cannot_be_answered(data: bytes, principal: bytes | None, allowed: bool, code: int) -> None:
+def test_envelope_errors(data: bytes, principal: bytes | None, allowed: bool, code: int) -> None:
     deleting = Deleting()
     reply = answer(deleting, data, principal, allowed=allowed)
     assert (reply.error_code, reply.response_data, deleting.requests) == (code, None, [])
 
 
-def test_a_client_that_would_be_disconnected_does_not_cost_the_broker_its_connection() -> None:
+def test_disconnect_of_a_forwarded_request_keeps_the_brokers_connection() -> None:
     def disconnect(_: RequestContext, __: Any) -> Any:
         raise Disconnect("go away")
 
     assert answer(disconnect, DELETION).error_code == 42
 
 
-async def test_a_large_request_inside_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_forwarded_request_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     deleting, readers = Deleting(), []
     read_request = codec.read_request
 
@@ -111,7 +115,7 @@ async def test_a_large_request_inside_is_read_beside_the_loop(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("names", [100, 30_000])
-async def test_a_request_inside_has_no_more_elements_than_one_of_a_client(names: int) -> None:
+async def test_forwarded_request_has_the_element_limit_of_a_client(names: int) -> None:
     deleting = Deleting()
     handlers = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting, elements_max=99)}
     inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
@@ -129,6 +133,6 @@ def test_principals(data: bytes, principal: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0", b"\0\0\x00\x04ann", ANN[:6], ANN[:9], b"\0\0" + b"\xff" * 9])
-def test_principals_that_cannot_be_read(data: bytes) -> None:
+def test_malformed_principals(data: bytes) -> None:
     with pytest.raises(UnreadablePrincipal):
         read_principal(data)

@@ -11,19 +11,11 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.alter_partition import AlterPartitionHandler
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from controller.apis.kraft.elect_leaders import ElectLeadersHandler
-from controller.apis.kraft.reassignments import AlterPartitionReassignmentsHandler
+from controller.apis.kraft.broker_reports import AlterPartitionHandler, AssignReplicasToDirsHandler
+from controller.apis.kraft.partitions import AlterPartitionReassignmentsHandler, ElectLeadersHandler
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import (
-    ApiKey,
-    alter_partition,
-    alter_partition_reassignments,
-    assign_replicas_to_dirs,
-    elect_leaders,
-)
+from controller.kafka.messages import ApiKey, cluster, topics
 from events.names import BrokerId, TopicName
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
@@ -34,7 +26,7 @@ MANY = 2 * PARTITIONS_PER_PORTION + 300
 @pytest.mark.parametrize(
     "sizes", [(), (0,), (1, 2), (500, 500), (499, 2), (1, 1700, 3), (0, 1000, 0, 1), (0,) * 1200, (300, 300)]
 )
-def test_portions_have_everything_in_order_and_none_has_too_much(sizes: Sequence[int]) -> None:
+def test_portions_are_complete_ordered_and_bounded(sizes: Sequence[int]) -> None:
     wanted = [(f"t{number}", tuple(range(size))) for number, size in enumerate(sizes)]
     portions = list(in_portions(wanted))
     again: dict[str, list[int]] = {}
@@ -92,15 +84,15 @@ def check(api: ControllerApi) -> None:
     assert max(api.sizes) <= PARTITIONS_PER_PORTION
 
 
-def test_in_sync_sets() -> None:
+def test_alter_partition_in_portions() -> None:
     api, epochs = ControllerApi(), Mock(machine_epoch=lambda _, epoch: epoch)
     reports = tuple(
-        alter_partition.RequestPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
+        cluster.AlterPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
         for index, one in enumerate(api.topic.partitions)
     )
-    topic = alter_partition.RequestTopicData(topic_id=api.topic.topic_id, partitions=reports)
+    topic = cluster.AlterPartitionTopic(topic_id=api.topic.topic_id, partitions=reports)
     epoch = api.rig.state.cluster.brokers[api.topic.partitions[0].leader].broker_epoch
-    request = alter_partition.AlterPartitionRequest(
+    request = cluster.AlterPartitionRequest(
         broker_id=api.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
     )
     response = answer(AlterPartitionHandler(api, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
@@ -114,25 +106,20 @@ def test_in_sync_sets() -> None:
 
 
 @pytest.mark.parametrize("everything", [True, False])
-def test_elections(everything: bool) -> None:
+def test_elect_leaders_in_portions(everything: bool) -> None:
     api = ControllerApi()
-    named = (elect_leaders.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
-    request = elect_leaders.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
+    named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
+    request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
     response = answer(ElectLeadersHandler(api), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
     check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
 
 
-def test_reassignments() -> None:
+def test_reassignments_in_portions() -> None:
     api = ControllerApi()
-    wanted = tuple(
-        alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=(1, 2))
-        for index in range(MANY)
-    )
-    request = alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-        topics=(alter_partition_reassignments.ReassignableTopic(name="t", partitions=wanted),)
-    )
+    wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
+    request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
     handler = AlterPartitionReassignmentsHandler(api)  # type: ignore[arg-type]
     response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
     check(api)
@@ -142,13 +129,13 @@ def test_reassignments() -> None:
     assert {one.replicas for one in api.rig.topic("t").partitions} == {(1, 2)}
 
 
-def test_directories() -> None:
+def test_assign_replicas_to_dirs_in_portions() -> None:
     api = ControllerApi()
-    epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_anothers=lambda *_: False)
-    parts = tuple(assign_replicas_to_dirs.RequestPartitionData(partition_index=index) for index in range(MANY))
-    topic = assign_replicas_to_dirs.RequestTopicData(topic_id=api.topic.topic_id, partitions=parts)
-    directory = assign_replicas_to_dirs.RequestDirectoryData(id_=b"d" * 16, topics=(topic,))
-    request = assign_replicas_to_dirs.AssignReplicasToDirsRequest(
+    epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_unknown_directory=lambda *_: False)
+    parts = tuple(cluster.AssignReplicasPartition(partition_index=index) for index in range(MANY))
+    topic = cluster.AssignReplicasTopic(topic_id=api.topic.topic_id, partitions=parts)
+    directory = cluster.AssignReplicasDirectory(id_=b"d" * 16, topics=(topic,))
+    request = cluster.AssignReplicasToDirsRequest(
         broker_id=1,
         broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
         directories=(directory,),

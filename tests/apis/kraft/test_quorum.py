@@ -11,23 +11,28 @@ from unittest.mock import Mock
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.quorum import LOGGED_EVERY_S, RefusedFetches
+from controller.apis.kraft.quorum import LOGGED_EVERY_S, RejectedFetches
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+from controller.kafka.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    FetchRequest,
+    FetchResponse,
+    ReplicaState,
+)
 from controller.serving.real_brokers import real_broker_listener
 from events.catalog import Endpoint
 
 
-def test_a_refusal_is_logged_once_in_a_while_for_each_node_and_code() -> None:
+def test_rejected_fetches_are_rate_limited_by_node_and_code() -> None:
     now = 0.0
-    refused = RefusedFetches("ours", lambda: now)
+    refused = RejectedFetches("ours", lambda: now)
 
     def refuse(node_id: int, code: int = 104, port: int = 1) -> None:
         context = RequestContext(ApiKey.FETCH, 17, connection=ClientConnection(peer=f"10.0.0.1:{port}"))
         request = FetchRequest(cluster_id="theirs", replica_state=ReplicaState(replica_id=node_id))
-        refused.note(context, request, FetchResponse(error_code=code))
+        refused.on_response(context, request, FetchResponse(error_code=code))
 
     with capture_logs() as logged:
         for port in range(5):
@@ -53,12 +58,12 @@ OF_WHOEVER = {
 """Answered by a controller that does not lead, too."""
 
 
-def test_who_does_not_lead_says_so() -> None:
-    fleet, api = (
+def test_not_controller_without_leadership() -> None:
+    brokers, api = (
         Mock(replication=SimpleNamespace(leads=False, registered=None)),
         Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
     )
-    table = real_broker_listener(fleet, "C", api, {})
+    table = real_broker_listener(brokers, "C", api, {})
     said = set[int]()
     for key, handler in table.items():
         response: Any = APIS[key].response
@@ -75,26 +80,26 @@ async def _answer(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM])
-def test_the_quorums_own_are_its_nodes_whoever_leads(key: ApiKey) -> None:
+def test_quorum_apis_work_without_leadership(key: ApiKey) -> None:
     async def request(request: Any) -> str:
         return f"of {request}"
 
-    fleet = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
-    table = real_broker_listener(fleet, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
+    brokers = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
+    table = real_broker_listener(brokers, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
     assert asyncio.run(_answer(answer)) == "of it"
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id", "code"), [(1, "c", 42), (1, None, 42), (1, "d", 0), (9, "c", 0)])
-def test_a_registered_broker_does_not_become_a_voter(node_id: int, cluster_id: str | None, code: int) -> None:
+def test_add_raft_voter_rejects_a_registered_broker(node_id: int, cluster_id: str | None, code: int) -> None:
     async def request(request: Any) -> AddRaftVoterResponse:
         return AddRaftVoterResponse()
 
-    fleet = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
+    brokers = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
     api = Mock(
         advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
     )
-    handler = real_broker_listener(fleet, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
+    handler = real_broker_listener(brokers, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
     wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code

@@ -1,5 +1,5 @@
-"""One cluster of three brokers for all tests of the fleet: topics have names of their own, and what a test does to
-brokers it undoes."""
+"""A Kafka cluster of three brokers for all tests of this folder. Each test uses its own topic names and undoes what it
+does to brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSACTIONS: dict[str, Any] = {
 
 @pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """Three brokers, the first of which is the controller too; their policy refuses names that begin with `refused`."""
+    """Three brokers, the first also the controller. Their policy refuses names that begin with `refused`."""
     folder = tmp_path_factory.mktemp("cluster") / "kafka"
     with reference_kafka(folder, broker_session_timeout_ms="6000", **TRANSACTIONS) as running:
         yield running
@@ -28,5 +28,5 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
 
 @pytest.fixture
 def name() -> str:
-    """A topic name that no other test has."""
+    """A unique topic name."""
     return f"cluster-{uuid.uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""Topicwright before a real Kafka cluster: serving it, querying both sides, and writing as a process that then dies."""
+"""Serves a real Kafka cluster with Topicwright, queries both sides, and writes a log as a process that then dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from controller.machine.apply import apply
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.catalog import EVENT_VERSION, Cause, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry
@@ -24,7 +24,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.store.store import TopicStore
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold
 from tests.machine.walks import decisions
 from tests.support.reference_kafka import ReferenceKafka
@@ -45,7 +45,7 @@ def in_front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterato
 
 
 def check_log(data: Path) -> None:
-    """What a log must be like: no check of the auditor's is broken, and every request is decided again to the bit."""
+    """The auditor finds no violation, and every request is decided again bit for bit."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()
@@ -60,7 +60,7 @@ def check_log(data: Path) -> None:
 
 
 def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, **config: str) -> tuple[int, str]:
-    """Request a topic; the code and message of the answer, 0 when it was created."""
+    """Create a topic; the error code and message of the answer."""
     try:
         admin.create_topics([NewTopic(name, partitions, factor, config=config)], operation_timeout=90)[name].result(120)
     except KafkaException as refusal:
@@ -69,7 +69,7 @@ def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, 
 
 
 def seen(server: Topicwright, path: str) -> Any:
-    """What HTTP answers, None for 404."""
+    """The JSON over HTTP, None for 404."""
     try:
         with urllib.request.urlopen(f"http://{server.http}{path}", timeout=60) as answer:
             return json.loads(answer.read())
@@ -80,18 +80,17 @@ def seen(server: Topicwright, path: str) -> Any:
 
 
 def types(server: Topicwright, name: str) -> list[str]:
-    """The types of a topic's events."""
-    return [event["type"] for event in seen(server, f"/topics/{name}/events?limit=500")["events"]]
+    return [event["type"] for event in seen(server, f"/v1/topics/{name}/events?limit=500")["events"]]
 
 
 def replicas(admin: AdminClient, name: str) -> list[list[int]]:
-    """The replicas that a server shows, by partition."""
+    """The replicas by partition, as a server reports them."""
     topic = admin.list_topics(name, timeout=10).topics[name]
     return [topic.partitions[index].replicas for index in sorted(topic.partitions)]
 
 
 def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: float = 240) -> T:
-    """What is seen once it is enough. Fails with what was seen last."""
+    """Poll until a condition holds. Fails with the last value."""
     deadline = time.monotonic() + within_s
     while not enough(found := look()):
         assert time.monotonic() < deadline, f"still {found!r}"
@@ -100,7 +99,7 @@ def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: f
 
 
 def record(data: Path, *commands: Any) -> None:
-    """Decide and record, as a process does that dies right after that."""
+    """Decide and record, as a process that dies right after that."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     store = TopicStore(log)
     state, entries, offset = store.state(), list[Entry](), log.next_offset
@@ -117,5 +116,4 @@ def record(data: Path, *commands: Any) -> None:
 
 
 def now_ms() -> int:
-    """The time of a request."""
     return time.time_ns() // 1_000_000

@@ -61,7 +61,7 @@ class InFront:
 
     def was_created_here(self, topic: str) -> None:
         """Check that this topic's create was decided by Topicwright."""
-        until(lambda: seen(self.server, f"/topics/{topic}"), lambda found: found and found["status"] == "ready")
+        until(lambda: seen(self.server, f"/v1/topics/{topic}"), lambda found: found and found["status"] == "ready")
         assert "TopicCreated" in types(self.server, topic), topic
 
 
@@ -82,15 +82,15 @@ def gateway(
         if request.param == "serve":
             server = held.enter_context(in_front_of(kafka, folder, **settings))
         else:
-            fleet = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
-            server = held.enter_context(fleet).gateways[0]
+            brokers = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
+            server = held.enter_context(brokers).gateways[0]
         process = held.enter_context(Process(argv, cwd=folder))
         yield InFront(request.param, server, admin_of(server), process, folder)
         process.kill()  # MirrorMaker does not end its threads
 
 
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
-    """An admin client with an id of its own."""
+    """A client with an id of its own, which tells it from the consumers of this host (docs/cluster.md)."""
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
@@ -166,10 +166,10 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
         send(other.bootstrap, payments, "three")
         receive(gateway.server.kafka, f"{way}.{payments}", b"three")
         until(
-            lambda: seen(gateway.server, f"/topics/{way}.{orders}"),
+            lambda: seen(gateway.server, f"/v1/topics/{way}.{orders}"),
             lambda topic: len(topic["partitions"]) == 3 and topic["configs"].get("retention.ms") == "12345678",
         )
-    events = seen(gateway.server, f"/topics/{way}.{forbidden}/events")["events"]
+    events = seen(gateway.server, f"/v1/topics/{way}.{forbidden}/events")["events"]
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert rejected["rule"] == "policy:rules/no-forbidden"
     assert {"TopicCreated", "PartitionsAdded", "TopicConfigsChanged"} <= set(types(gateway.server, f"{way}.{orders}"))

@@ -1,4 +1,4 @@
-"""Clients that begin at Topicwright, which stands before a real Kafka cluster, and work with the cluster's brokers."""
+"""Clients that bootstrap at Topicwright and work with the brokers of its target cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import tools
 from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
 
 
-def test_clients_that_begin_here_produce_and_consume_there(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_clients_bootstrap_here_and_use_the_cluster(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     with in_front_of(kafka, tmp_path) as server:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
         admin = AdminClient(start)
@@ -74,7 +74,7 @@ def test_no_consumer_of_many_hangs(
             assert message.value() == b"one"
 
 
-def test_an_admin_client_changes_topics_here_beside_consumers_with_its_client_id(
+def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
     kafka: ReferenceKafka, tmp_path: Path, name: str
 ) -> None:
     """librdkafka's clients share the id `rdkafka` unless they are given another."""
@@ -103,7 +103,7 @@ def test_an_admin_client_changes_topics_here_beside_consumers_with_its_client_id
         consumer.close()
 
 
-def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_java_clients_bootstrap_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
     tool, classpath = "org.apache.kafka.tools", tools.server_classpath()
     with in_front_of(kafka, tmp_path) as server:
@@ -122,7 +122,7 @@ def test_java_clients_that_begin_here(kafka: ReferenceKafka, tmp_path: Path, nam
         assert '"remaining":0' in done.stdout, done.stdout + done.stderr
 
 
-def test_kafka_python_that_begins_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_kafka_python_bootstraps_here(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
     with in_front_of(kafka, tmp_path) as server:

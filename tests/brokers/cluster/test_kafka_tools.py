@@ -1,4 +1,4 @@
-"""Kafka's own command line tools do through Topicwright what they do directly at the cluster."""
+"""Kafka's command line tools do the same through Topicwright as directly at the cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = "tools-log"
 
 
 class Both(NamedTuple):
-    """The tools, a topic at which nothing else works, and the two ways to the cluster."""
+    """The tools, with a topic of their own and both bootstrap addresses."""
 
     tools: KafkaTools
     topic: str
@@ -117,7 +117,7 @@ kafka-topics --alter --topic TOPIC --partitions 2
 MOVING = re.compile(
     r"\d{6,}|Epoch: \d+|(HighWatermark|LeaderEpoch|MaxFollowerLag\w*): +\d+|Current partition.*\n\n.*|Isr: [\d,]+"
 )
-"""Times, offsets of the metadata log, an assignment drawn at random, and the order of in-sync replicas."""
+"""Times, metadata log offsets, a random assignment, and the order of in-sync replicas differ."""
 ELIGIBLE = "DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1, "
 """The default that Kafka keeps for eligible leader replicas (docs/kafka-differences.md)."""
 NOT_HERE = re.compile(rf"{ELIGIBLE}|^{LOG}\.\w+\n", re.MULTILINE)

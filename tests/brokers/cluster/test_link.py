@@ -1,11 +1,11 @@
-"""What is requested of the cluster at once, and of which of its brokers."""
+"""Requests to the target cluster: their size, and the broker that they go to."""
 
 from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
 
-from controller.brokers.cluster.link import ClusterLink, within_limit
+from controller.brokers.cluster.link import ClusterLink, split_by_limit
 from controller.brokers.cluster.security import Security
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -24,20 +24,20 @@ from tests.support.reference_kafka import ReferenceKafka
         ([3000] * 7, [3, 3, 1]),
     ],
 )
-def test_topics_are_spread_over_requests_that_kafka_takes(partitions: list[int], together: list[int]) -> None:
+def test_topics_are_split_into_requests_within_kafkas_limit(partitions: list[int], together: list[int]) -> None:
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
-    requests = within_limit(topics)
+    requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
     assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
 
 
-def test_configs_count_too() -> None:
+def test_configs_count_towards_the_limit() -> None:
     topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
-    assert [len(each) for each in within_limit(topics)] == [1, 1]
+    assert [len(each) for each in split_by_limit(topics)] == [1, 1]
 
 
 async def test_the_broker_that_was_named_as_the_controller_dies(kafka: ReferenceKafka, name: str) -> None:
-    """Kafka names any of its brokers: here one that then dies before anything was requested of it."""
+    """Kafka names any broker as the controller; here that broker dies before the first request."""
     for number in range(100):
         link = ClusterLink(kafka.bootstrap, Security())
         before = link._admin.list_topics(timeout=10).controller_id

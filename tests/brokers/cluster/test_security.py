@@ -1,4 +1,4 @@
-"""Who Topicwright is at the cluster: librdkafka properties, on its own connections as on librdkafka's."""
+"""Authentication at the target cluster with librdkafka properties, by librdkafka and by our own connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BROKER: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A broker that wants to know who one is; it knows `tw` by all three mechanisms."""
+    """A broker that requires SASL; it knows `tw` by all three mechanisms."""
     with reference_kafka(tmp_path_factory.mktemp("guarded") / "kafka", nodes=1, **BROKER) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap, **PLAIN})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
@@ -57,18 +57,18 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_both_ways_prove_who_we_are(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_both_clients_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
     link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
     try:
         name = f"by-{mechanism.lower()}"
         assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
-        assert [broker.broker_id for broker in (await link.look([name])).brokers] == [1]
+        assert [broker.broker_id for broker in (await link.metadata([name])).brokers] == [1]
     finally:
         link.close()
 
 
 @pytest.mark.parametrize(("driver", "mechanism"), [("plain", "PLAIN"), ("faust", "SCRAM-SHA-256")])
-def test_workers_and_gateways_prove_who_we_are(
+def test_workers_and_gateways_authenticate(
     driver: str, mechanism: str, guarded: ReferenceKafka, tmp_path: Path
 ) -> None:
     file = tmp_path / "client.properties"
@@ -88,8 +88,8 @@ async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKa
     properties = {**PLAIN, "sasl.mechanism": mechanism, "sasl.password": "wrong"}
     link = ClusterLink(guarded.bootstrap, security_of(properties))
     try:
-        with pytest.raises(NotAuthenticated, match="does not take the credentials: Authentication failed"):
-            await link.look()
+        with pytest.raises(NotAuthenticated, match="rejects the credentials: Authentication failed"):
+            await link.metadata()
     finally:
         link.close()
 
@@ -98,11 +98,11 @@ async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKa
     ("changed", "error"),
     [
         ({"security.protocol": "kerberos"}, "security.protocol=kerberos is not allowed; allowed: plaintext, ssl"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not spoken; allowed: PLAIN, SCRAM-SHA-256"),
-        ({"sasl.password": ""}, "sasl.password is missing, which PLAIN needs"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported; allowed: PLAIN, SCRAM-SHA-256"),
+        ({"sasl.password": ""}, "sasl.password is missing; PLAIN needs it"),
     ],
 )
-def test_properties_that_nothing_can_be_done_with(changed: dict[str, str], error: str) -> None:
+def test_invalid_connection_properties(changed: dict[str, str], error: str) -> None:
     with pytest.raises(BadCredentials) as bad:
         security_of({**PLAIN, **changed})
     assert error in str(bad.value)
@@ -127,7 +127,7 @@ CHALLENGES = [
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("challenge", "error"), CHALLENGES)
-async def test_whoever_answers_for_a_broker_does_not_say_how_long_we_hash(challenge: str, error: str) -> None:
+async def test_scram_messages_of_a_false_broker_are_refused(challenge: str, error: str) -> None:
     sent: list[bytes] = []
 
     async def broker(token: bytes) -> bytes:
@@ -141,9 +141,9 @@ async def test_whoever_answers_for_a_broker_does_not_say_how_long_we_hash(challe
     assert len(sent) == 1, "nothing that says anything of the password was sent"
 
 
-def test_a_certificate_that_is_not_there() -> None:
+def test_a_missing_certificate() -> None:
     security = security_of({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"})
-    with pytest.raises(BadCredentials, match="the TLS files for the cluster cannot be used"):
+    with pytest.raises(BadCredentials, match="invalid TLS files for the cluster"):
         security.context()
 
 

@@ -1,4 +1,4 @@
-"""Starting before a Kafka cluster that is not there, or with an archive that is not."""
+"""Starting with an unreachable target cluster or archive."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.brokers.cluster.fleet import ClusterFleet, WatchTimes
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.serving import log_lines
 from controller.serving.reach_cluster import reach_as
 from events.catalog import Cause, Recorded, TopicDeleted
-from events.logs.archive.place import ArchiveAway
+from events.logs.archive.store import ArchiveAway
 from events.names import Offset, RequestId, ShardKey, TopicId, TopicName
 
 
 class _Sink:
-    """A controller to which nothing happens."""
+    """A controller without topics."""
 
     background = staticmethod(asyncio.ensure_future)
 
-    def has_waiting_topics(self) -> bool:
+    def has_pending_creates(self) -> bool:
         return False
 
 
-async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was to be done to a topic may be in the archive alone."""
+async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unfinished changes may be in the archive only."""
     went: list[str] = []
 
     def history(shard: ShardKey) -> Iterable[Recorded]:
@@ -42,18 +42,18 @@ async def test_an_archive_that_is_away_is_gone_to_again(monkeypatch: pytest.Monk
     async def look(_: ClusterWatch) -> None:
         return None
 
-    monkeypatch.setattr(ClusterWatch, "look", look)
-    monkeypatch.setattr(ClusterWatch, "look_at_configs", look)
+    monkeypatch.setattr(ClusterWatch, "scan", look)
+    monkeypatch.setattr(ClusterWatch, "scan_configs", look)
     missing: Any = None
     deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
     recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
-    fleet = ClusterFleet(
+    brokers = TargetCluster(
         missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
     )
-    fleet.start(_Sink())  # type: ignore[arg-type]
-    await asyncio.wait_for(fleet.looked(), 10)
+    brokers.start(_Sink())  # type: ignore[arg-type]
+    await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]
-    await fleet.stop()
+    await brokers.stop()
 
 
 def test_a_start_without_the_cluster_says_why(

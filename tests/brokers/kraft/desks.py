@@ -1,4 +1,4 @@
-"""Event logs that a quorum replicates: to test with."""
+"""Event logs replicated by a quorum, for tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 
-from controller.brokers.kraft.log.batches import RecordBatch
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import RecordBatch, embedded_events
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
@@ -32,7 +31,7 @@ def steps(records: Sequence[Recorded]) -> list[Step]:
 
 
 class Desk:
-    """The event log beside one voter, and what is decided on. Opened anew it is the next process on the same disk."""
+    """An event log next to one voter. Opened again it is the next process on the same disk."""
 
     def __init__(self, seat: Seat, log: EventLog | None = None) -> None:
         self.seat = seat
@@ -48,7 +47,7 @@ class Desk:
         self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
         self.replication.on_lost = self._lost
         self.seat.pages = lambda request: self.replication.pages.respond(request, self.replication.applied)
-        self.node.on_role = self.replication.note_role
+        self.node.on_role = self.replication.on_role_changed
         self.load()
 
     @property
@@ -60,14 +59,13 @@ class Desk:
         self.lost += 1
 
     def load(self) -> None:
-        """As `Storage.load` does."""
         self.projector.reload()
         self.replication.reload()
         self.store = TopicStore(self.log)
         self.recorder = Recorder(self.log, self.store, self.projector)
 
     async def follow(self, until: Callable[[], bool] = lambda: False) -> list[Recorded]:
-        """Take what is committed, until this one leads, or enough is there."""
+        """Apply committed events until this voter leads, or `until` holds."""
         seen: list[Recorded] = []
         async with asyncio.timeout(PATIENCE_S):
             while not until() and (more := await self.replication.follow(self.recorder, self.stopping)) is not None:
@@ -76,12 +74,12 @@ class Desk:
         return seen
 
     def record(self, commands: Sequence[Step]) -> None:
-        """Decide so much, not committed yet."""
+        """Decide without committing."""
         for first, events in commands:
             self.recorder.record(first.at_ms, first.cause, events)
 
     async def commit(self, commands: Sequence[Step]) -> None:
-        """Commit so many commands at once. Raises LeadLost, LogError."""
+        """Commit these commands together. Raises LeadLost, LogError."""
         self.record(commands)
         async with asyncio.timeout(PATIENCE_S):
             await self.replication.commit(self.recorder.take_commit())
@@ -91,18 +89,17 @@ class Desk:
         return [decode_event(offset, value) for offset, value in self.log.read()]
 
     def kept(self) -> list[tuple[bytes, bytes]]:
-        """The state that the log keeps, and what it says of the metadata log."""
+        """The stored state, with the mark of the metadata log."""
         return list(self.log.scan(b""))
 
     def batches(self) -> list[RecordBatch]:
         assert self.seat.log is not None, "its node runs"
         return list(self.seat.log.batches())
 
-    def carried(self) -> list[Recorded]:
-        """The events in the metadata log."""
+    def embedded_events(self) -> list[Recorded]:
         found = []
         for batch in self.batches():
-            ours = None if batch.is_control else carried(batch.records[0][1])
+            ours = None if batch.is_control else embedded_events(batch.records[0][1])
             if ours is not None:
                 found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
         return found
@@ -120,7 +117,7 @@ async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk
 
 @asynccontextmanager
 async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
-    """Who leads, and who follows."""
+    """The leader and the followers."""
     async with quorum(folder, 3) as seats:
         node = await led(seats)
         desks = [Desk(seat) for seat in seats]

@@ -1,4 +1,4 @@
-"""Metadata logs for tests: histories of real brokers, written to the log as the controller writes them."""
+"""Metadata logs for tests: histories of Kafka brokers, written as the controller writes them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from controller.brokers.kraft.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.moving.adopting import COMMAND, adopted
-from controller.brokers.kraft.moving.handing_back import HAND_BACK
-from controller.brokers.kraft.moving.kafka_folder import KafkaFolder
+from controller.brokers.kraft.migration.adopting import COMMAND, adopted
+from controller.brokers.kraft.migration.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.partitions.changes import upkeep_of
-from controller.machine.state import Cluster, DictTopics, Quorum, State
+from controller.machine.partitions.changes import replica_metadata_of
+from controller.machine.state import Cluster, DictTopics, QuorumLeader, State
 from events.access import (
     Acl,
     AclsCreated,
@@ -56,12 +55,12 @@ from tests.events.golden import history
 
 
 def real_history() -> list[Recorded]:
-    """The golden history of real brokers, with incarnations as real ones have them."""
+    """The golden history of Kafka brokers, with real incarnation ids."""
     return [_with_incarnation(record) for record in history("real")]
 
 
 def access_history() -> list[Recorded]:
-    """Access control entries, logins and quotas that come, change and go, after the history of real brokers."""
+    """ACLs, SCRAM credentials and quotas that are set, changed and removed, after the history of Kafka brokers."""
     before = real_history()
     after = [record for record in history("access") if isinstance(record.event, _ACCESS)]
     after.append(_created_again(after))
@@ -73,7 +72,7 @@ _ACCESS = AclsCreated | AclsDeleted | QuotasChanged | ScramCredentialSet | Scram
 
 
 def _created_again(records: Sequence[Recorded]) -> Recorded:
-    """The entries of the first deletion are created once more."""
+    """The ACLs of the first deletion are created again."""
     record, gone = next((each, each.event) for each in records if isinstance(each.event, AclsDeleted))
     event = AclsCreated(gone.request_id, gone.acls, gone.principal, gone.client_id)
     return replace(record, event=event)
@@ -95,23 +94,21 @@ class LogRig:
     """
 
     def __init__(self, before: LogRig | None = None, *, is_kafkas: bool = False) -> None:
-        """What goes on from what another has kept, or begins anew."""
+        """Continues from another rig, or starts a new log."""
         self.log: InMemoryLog = before.log if before else InMemoryLog("cluster")
         self.state: State = before.state if before else State(DictTopics())
         self._is_kafkas = is_kafkas
         self.written: list[bytes] = list(before.written) if before else []
-        """The batches, each in its bytes."""
+        """The batches as bytes."""
         self.projector = MetadataProjector(self.log)
         self.projector.log_end = lambda: self.end - is_kafkas  # where the record is missing that carries events
 
     @property
     def end(self) -> int:
-        """The offset that the next record has."""
         return self.decoded()[-1].last_offset + 1 if self.written else 0
 
     @property
     def epoch(self) -> int:
-        """That of the last batch."""
         return self.decoded()[-1].leader_epoch if self.written else 1
 
     def commit(self, records: Iterable[Recorded]) -> None:
@@ -120,16 +117,15 @@ class LogRig:
         for pairs in made:
             self.append(pairs[self._is_kafkas :])
         self.log.write(commit)
-        self.log.vouch()
+        self.log.mark_durable()
         self.projector.became_durable()
 
     def take(self, records: Iterable[Recorded], parted: bool = False) -> tuple[Commit, list[list[Pair]]]:
-        """What one commit is, in the event log and in the metadata log; nothing is written yet. Where it is `parted`,
-        each record is of a command of its own."""
+        """One commit for both logs, not written yet. `parted` makes each record a command of its own."""
         records = list(records)
         for record in records:
             if isinstance(record.event, QuorumEpochBegun):
-                quorum = Quorum(*msgspec.structs.astuple(record.event))
+                quorum = QuorumLeader(*msgspec.structs.astuple(record.event))
                 self.append(epoch_begun(quorum), quorum.leader_epoch, is_control=True)
         entries = []
         for record in records:
@@ -141,28 +137,25 @@ class LogRig:
         return commit, self.projector.batches(self.log.next_offset, [entry.value for entry in entries])
 
     def append(self, pairs: Sequence[Pair], epoch: int | None = None, *, is_control: bool = False) -> None:
-        """One more batch, in the epoch of those before unless another one is given."""
+        """Append a batch, by default in the last epoch."""
         at_ms = 1_700_000_000_000 + self.end
         chosen = self.epoch if epoch is None else epoch
         self.written.append(encode_batch(self.end, chosen, at_ms, pairs, is_control=is_control))
 
     def data(self) -> bytes:
-        """All batches."""
         return b"".join(self.written)
 
     def decoded(self) -> list[RecordBatch]:
-        """All batches, decoded."""
         return list(decode_batches(self.data()))
 
     def image(self) -> MetadataImage:
-        """What the batches say altogether."""
         image = MetadataImage()
         image.fold(self.decoded())
         return image
 
 
 def log_of(records: Sequence[Recorded], commits: int = 1 << 30, *, is_kafkas: bool = False) -> LogRig:
-    """A log that these records were written to, `commits` of them at a time."""
+    """A log with these records, `commits` of them per commit."""
     log = LogRig(is_kafkas=is_kafkas)
     for at in range(0, len(records), commits):
         log.commit(records[at : at + commits])
@@ -170,7 +163,7 @@ def log_of(records: Sequence[Recorded], commits: int = 1 << 30, *, is_kafkas: bo
 
 
 def differences(image: MetadataImage, state: State) -> list[str]:
-    """Where a metadata image and the machine's state do not say the same."""
+    """The differences between a metadata image and the machine's state."""
     assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
     known_topics = {
         record.name: {index: _as_machine(one) for index, one in image.partitions[record.topic_id].items()}
@@ -180,8 +173,10 @@ def differences(image: MetadataImage, state: State) -> list[str]:
         topic.name: {
             index: (
                 one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch,
-                upkeep_of(one).directories, upkeep_of(one).adding, upkeep_of(one).removing,
-                upkeep_of(one).elr, upkeep_of(one).last_known_elr, upkeep_of(one).recovering,
+                replica_metadata_of(one).directories, replica_metadata_of(one).adding,
+                replica_metadata_of(one).removing,
+                replica_metadata_of(one).elr, replica_metadata_of(one).last_known_elr,
+                replica_metadata_of(one).recovering,
             )
             for index, one in enumerate(topic.partitions)
         }
@@ -278,14 +273,12 @@ def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
 
 
 def kafkas_log() -> LogRig:
-    """The log of the cluster of the real history before its topic is deleted, as Kafka's own controller, node 3000,
-    would have written it."""
+    """The log of the cluster before its topic is deleted, as Kafka's controller 3000 would have written it."""
     return log_of([record for record in real_history() if not isinstance(record.event, TopicDeleted)], is_kafkas=True)
 
 
 def adopted_records() -> list[Recorded]:
-    """What is recorded when the cluster of the real history is taken over before its topic is deleted, and when it is
-    handed back."""
+    """The events of adopting that cluster and handing it back."""
     log = kafkas_log()
     events = adopted(folder_of(log), RequestId("adopt-1")).events
     settings = SettingsChanged((("num.partitions", "1"),), "0.1.0")

@@ -1,4 +1,4 @@
-"""A metadata log that is taken over: what it says, as events and as state; what is refused, with what words."""
+"""Adopting a metadata log: its events and state, and the errors for logs that cannot be adopted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.brokers.kraft.log.acl_ids import AclIds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
@@ -30,19 +29,18 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
-from controller.brokers.kraft.moving.adopting import adopted
-from controller.brokers.kraft.moving.kafka_folder import read_folder
+from controller.brokers.kraft.log.projector import AclIds, MetadataProjector
+from controller.brokers.kraft.migration.adopting import adopted
+from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
 from controller.machine.apply import apply
-from controller.machine.state import DictTopics, Quorum, State
+from controller.machine.state import DictTopics, QuorumLeader, State
 from controller.serving.quorum_member import Member
-from controller.serving.real_brokers import kraft_fleet
+from controller.serving.real_brokers import kraft_brokers
 from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
@@ -62,12 +60,12 @@ UNKNOWN = bytes((1, 120, 0, 9))
 
 
 def batch_after(log: LogRig, *values: bytes) -> bytes:
-    """One more batch, which Kafka's controller wrote."""
+    """A further batch of Kafka's controller."""
     return encode_batch(log.end, log.epoch, 5, [(None, value) for value in values])
 
 
 def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epoch: int = 1) -> Path:
-    """A metadata folder as a Kafka node keeps it."""
+    """A metadata folder as a Kafka node stores it."""
     partition = folder / PARTITION
     partition.mkdir(parents=True)
     (partition / f"{start:020d}.log").write_bytes(data)
@@ -76,7 +74,7 @@ def write(folder: Path, data: bytes, *, start: int = 0, node_id: int = 3000, epo
     return folder
 
 
-def test_the_events_say_what_the_log_says() -> None:
+def test_adopted_events_equal_the_log() -> None:
     log = kafkas_log()
     state = State(DictTopics())
     for record in adopted_records():
@@ -88,7 +86,7 @@ def test_the_events_say_what_the_log_says() -> None:
     assert state.cluster.quorum is not None
 
 
-def test_what_no_event_says_is_kept_as_it_is() -> None:
+def test_unsupported_records_are_stored_unchanged() -> None:
     log = kafkas_log()
     more = batch_after(log, encode_record(ACL), UNKNOWN)
     known = folder_of(log)
@@ -104,8 +102,8 @@ def test_what_no_event_says_is_kept_as_it_is() -> None:
     assert [encode_record(one) for one in taken.image.unknown] == [UNKNOWN]
 
 
-def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
-    """An entry that Kafka's controller made is removed under the id that brokers know it by."""
+def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
+    """An ACL of Kafka's controller is removed by the id that brokers know."""
     log = kafkas_log()
     login = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
@@ -134,11 +132,11 @@ def test_entries_logins_and_quotas_are_the_machines_from_then_on() -> None:
     store.write(Commit([Entry(b"event")], dict(taken.state)))
     ids = AclIds(store)
     ids.reload()
-    assert ids.take(acl) == ACL.id
+    assert ids.remove(acl) == ACL.id
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
-    """A log that does not begin at 0 is given back with the checkpoint of what is before it."""
+    """A log that does not begin at 0 is handed back with its checkpoint."""
     log = kafkas_log()
     end, epoch = log.end, log.epoch
     more = batch_after(log, encode_record(ACL))
@@ -174,7 +172,7 @@ def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, capsys: pyte
         assert "--entity-default --add-config min.insync.replicas=2\n" in printed
 
 
-def test_a_handback_frees_the_registrations_of_controllers_that_left(
+def test_a_handback_clears_the_limits_of_departed_controllers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = kafkas_log()
@@ -192,8 +190,7 @@ def test_a_handback_frees_the_registrations_of_controllers_that_left(
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 
-def _nothing(_: Path) -> None:
-    """The folder as it is."""
+def _nothing(_: Path) -> None: ...
 
 
 def _no_partition(folder: Path) -> None:
@@ -235,7 +232,7 @@ def _with(*values: bytes) -> Callable[[Path], None]:
 
 
 def _several_voters(folder: Path) -> None:
-    (_, value) = epoch_begun(Quorum(1, 3000, 0, "", 0, bytes(16)))[0]
+    (_, value) = epoch_begun(QuorumLeader(1, 3000, 0, "", 0, bytes(16)))[0]
     key = struct.pack(">hh", 0, 2)
     voter = value[6:]  # what follows the version and the leader's id: the voters, twice, and the tags
     half = (len(voter) - 1) // 2
@@ -247,33 +244,31 @@ def _several_voters(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no metadata folder": (_no_partition, "is not a metadata folder: name the metadata.log.dir"),
-    "not formatted": (_no_cluster, "has no cluster.id: it is not that of a formatted Kafka node"),
-    "a broker's": (_of_a_broker, "is that of node 7, a broker; the controller is node 3000"),
-    "corrupt": (_flip, "the checksum of the batch at offset"),
-    "cut": (_cut, "not a whole batch of format 2"),
-    "gap": (_without_its_beginning, "begins at offset 500, and has no checkpoint of what is before it"),
+    "no metadata folder": (_no_partition, "is not a metadata folder: pass the metadata.log.dir"),
+    "not formatted": (_no_cluster, "has no cluster.id: it is not the meta.properties of a formatted Kafka node"),
+    "a broker's": (_of_a_broker, "belongs to node 7, a broker; the controller is node 3000"),
+    "corrupt": (_flip, "wrong checksum in the batch at offset"),
+    "cut": (_cut, "not a complete batch of format 2"),
+    "gap": (_without_its_beginning, "begins at offset 500 and has no checkpoint of the records before it"),
     "in a transaction": (_with(encode_record(BeginTransactionRecord(name="x"))), "ends within a transaction"),
     "too old": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=16))),
-        "metadata.version is 16, and has to be 17 (3.7) or higher",
+        "metadata.version is 16; it must be 17 (3.7) or higher",
     ),
     "too new": (
         _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
-        "feature metadata.version has level 99, and is supported from 17 to 33",
+        "feature metadata.version has level 99, which is not supported; allowed: 17 to 33",
     ),
     "unknown feature": (
         _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
-        "feature new.version has level 1, and is not known",
+        "feature new.version has level 1, which is unknown",
     ),
     "several voters": (_several_voters, "the quorum has the voters [3000, 3000]"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_that_cannot_be_adopted_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plant, error = REFUSED[name]
     source = write(tmp_path / "kafka", kafkas_log().data())
     plant(source)
@@ -282,7 +277,7 @@ def test_what_cannot_be_taken_over_is_refused_and_leaves_nothing(
     assert not (tmp_path / "data").exists()
 
 
-def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_adopted_events_are_found_by_request_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, data = write(tmp_path / "kafka", kafkas_log().data()), str(tmp_path / "data")
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     capsys.readouterr()
@@ -303,18 +298,18 @@ def test_the_events_of_a_take_over_are_found_by_its_request(tmp_path: Path, caps
     assert [one.err for one in found] == ["", "", ""]
 
 
-def test_a_torn_tail_is_left_out_only_if_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
     _cut(source)
     arguments = ["adopt", "--from", str(source), "--data", str(tmp_path / "data")]
     assert main(arguments) == 2
     assert main([*arguments, "--cut-torn-tail"]) == 0
-    assert "bytes at the end of the log were left out" in capsys.readouterr().out
+    assert "bytes at the end of the log were dropped" in capsys.readouterr().out
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Locks are of processes: the holder has to be another one."""
+    """Locks belong to processes: another process must hold it."""
     source = write(tmp_path / "kafka", kafkas_log().data())
     code = (
         "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
@@ -326,17 +321,17 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
         code_given = main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")])
         process.kill()
     assert code_given == 2
-    assert "is in use: stop the Kafka node that runs there first" in capsys.readouterr().err
+    assert "is in use: stop its Kafka node first" in capsys.readouterr().err
     assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
 
 
-def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_that_are_not_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
-    assert "is of cluster cluster, not of other" in capsys.readouterr().err
+    assert "belongs to cluster cluster, not to other" in capsys.readouterr().err
     assert main(["handback", "--to", str(back), "--data", data]) == 2
-    assert "holds no log" in capsys.readouterr().err
+    assert "contains no log" in capsys.readouterr().err
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     assert main(["adopt", "--from", str(source), "--data", data]) == 2
     assert "name an empty folder" in capsys.readouterr().err
@@ -347,15 +342,13 @@ def test_folders_that_hold_something_already(tmp_path: Path, capsys: pytest.Capt
     assert main(["handback", "--to", str(other), "--data", data]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main(["handback", "--to", str(other), "--data", data, "--replace"]) == 2
-    assert "is of cluster elsewhere, not of cluster" in capsys.readouterr().err
+    assert "belongs to cluster elsewhere, not to cluster" in capsys.readouterr().err
     _with(encode_record(ACL))(source)
     assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
     assert "is ahead, with epoch 1" in capsys.readouterr().err
 
 
-def test_a_folder_that_was_handed_back_is_not_served_but_may_be_handed_back_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "kafka", kafkas_log().data())
     data, back = str(tmp_path / "data"), tmp_path / "back"
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
@@ -383,8 +376,8 @@ def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch:
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
 
-async def _fleet_of(data: Path, log: RocksDbLog) -> None:
-    """What `serve` makes of a folder before it begins."""
+async def _served_of(data: Path, log: RocksDbLog) -> None:
+    """What `serve` does with a folder before it starts."""
     settings = load_settings(overrides=["node.id=3000"])
     member = Member(data, settings, None, "PLAINTEXT")
 
@@ -393,13 +386,13 @@ async def _fleet_of(data: Path, log: RocksDbLog) -> None:
 
     try:
         member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), flush)
-        kraft_fleet(log, member, settings, None)
+        kraft_brokers(log, member, settings, None)
     finally:
         await member.stop()
 
 
 def _handed_back_to(data: str | Path) -> str:
-    """Where a folder says that it was handed back to; a folder that says so must not be served."""
+    """The folder that it was handed back to; such a folder must not be served."""
     log = RocksDbLog.open(Path(data), cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         quorum = TopicStore(log).durable_cluster.quorum
@@ -408,13 +401,13 @@ def _handed_back_to(data: str | Path) -> str:
             pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
         )
         with refused or nullcontext():
-            asyncio.run(_fleet_of(Path(data), log))
+            asyncio.run(_served_of(Path(data), log))
     finally:
         log.close()
     return quorum.handed_back_to
 
 
-def test_of_several_copies_the_furthest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_of_several_copies_is_adopted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = kafkas_log()
     behind = write(tmp_path / "one", log.data(), node_id=1)
     ahead = write(tmp_path / "two", log.data() + batch_after(log, encode_record(ACL)), node_id=2)

@@ -1,4 +1,4 @@
-"""Who may register, how long a session lasts, which features brokers share, which events they have applied."""
+"""Registration, sessions, shared features, and applied offsets of brokers."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
-from controller.apis.kraft.epochs import BrokerEpochs
-from controller.brokers.kraft.confirmations import Applied
+from controller.apis.kraft.broker_reports import AssignReplicasToDirsHandler, BrokerEpochs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
-from controller.brokers.kraft.membership import Directories, Membership
+from controller.brokers.kraft.membership import Membership, Sessions
+from controller.brokers.kraft.readiness import AppliedOffsets
 from controller.brokers.kraft.registration import refusal
-from controller.brokers.kraft.sessions import Sessions
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestDirectoryData
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest
-from controller.kafka.messages.broker_registration import (
+from controller.kafka.messages.cluster import (
+    AssignReplicasDirectory,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
-    Listener,
 )
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.rules import is_kept_up
+from controller.machine.partitions.rules import is_up_to_date
 from controller.machine.state import Broker, Cluster, DictTopics, State
-from events.catalog import Endpoint, Partition, SupportedFeature, Upkeep
+from events.catalog import (
+    BrokerDetails,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Endpoint,
+    Partition,
+    ReplicaMetadata,
+    SupportedFeature,
+)
 from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -66,8 +72,8 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
     [
         (registration(), False, 0, ""),
         (registration(broker_id=2, log_dirs=(TWO,)), False, 0, ""),
-        (registration(cluster_id="other"), True, 104, "it belongs to cluster other, this is cluster"),
-        (registration(incarnation_id=TWO), True, 101, "another broker with this id is alive"),
+        (registration(cluster_id="other"), True, 104, "the broker belongs to cluster other, not to cluster"),
+        (registration(incarnation_id=TWO), True, 101, "another broker with this id has a session"),
         (registration(incarnation_id=TWO), False, 0, ""),
         (registration(is_migrating_zk_broker=True), False, 102, "ZooKeeper"),
         (registration(log_dirs=()), False, 119, "No directories"),
@@ -75,11 +81,11 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
         (registration(log_dirs=(bytes(15) + b"\5",)), False, 119, "Reserved directory"),
         (registration(broker_id=2), False, 119, "Broker 1 is already registered with directory"),
         (registration(listeners=()), False, 119, "no listeners"),
-        (registration(broker_id=-1), False, 119, "no broker has the id -1"),
+        (registration(broker_id=-1), False, 119, "invalid broker id -1"),
         (registration(log_dirs=tuple(one.to_bytes(16, "big") for one in range(300, 557))), False, 119, "more than 256"),
         (registration(listeners=(Listener(name="A", host="a", port=1),) * 101), False, 119, "more than 100 listeners"),
-        (registration(levels=(1, 19)), False, 35, "it supports metadata.version 1 to 19, and the cluster has 25"),
-        (registration(features=()), False, 35, "it supports metadata.version 1 to 1"),
+        (registration(levels=(1, 19)), False, 35, "metadata.version 1 to 19; the cluster has level 25"),
+        (registration(features=()), False, 35, "the broker supports metadata.version 1 to 1"),
     ],
 )  # fmt: skip
 def test_registrations_are_refused_as_by_kafka(
@@ -95,10 +101,10 @@ def test_every_finalized_feature_must_be_supported() -> None:
     cluster = Cluster(features=(("group.version", 1), ("metadata.version", 25), ("transaction.version", 0)))
     refused = refusal(registration(), cluster, "cluster", has_session=False)
     assert refused is not None
-    assert refused.why == "it supports group.version 0 to 0, and the cluster has 1"
+    assert refused.why == "the broker supports group.version 0 to 0; the cluster has level 1"
 
 
-def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:
+def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
     sessions = Sessions(9, now=100)
     first, second = BrokerId(1), BrokerId(2)
     assert sessions.is_valid(first, 108)
@@ -111,7 +117,7 @@ def test_a_session_lasts_for_the_timeout_after_the_last_word() -> None:
     assert not sessions.is_valid(first, 112)
 
 
-def test_nobody_is_fenced_for_the_time_in_which_the_controller_itself_stood_still() -> None:
+def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
     sessions = Sessions(9, now=0)
     broker_id = BrokerId(1)
     sessions.touch(broker_id, 1)
@@ -134,7 +140,7 @@ def test_brokers_share_the_highest_level_that_all_support(ranges: list[tuple[int
     assert shared_metadata_version(brokers) == shared
 
 
-def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
+def test_features_follow_the_metadata_version_if_brokers_support_them() -> None:
     assert features_at(19) == (("metadata.version", 19),)
     assert dict(features_at(30)) == {
         "metadata.version": 30,
@@ -147,37 +153,47 @@ def test_features_go_with_the_level_as_far_as_brokers_support_them() -> None:
     assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
 
 
-def test_what_is_applied_is_reported_in_offsets_of_events() -> None:
-    applied = Applied(10, Offset(3))
-    applied.note(15, Offset(7))
-    applied.note(15, Offset(9))
-    applied.note(20, Offset(12))
+def test_applied_metadata_offsets_map_to_event_offsets() -> None:
+    applied = AppliedOffsets(10, Offset(3))
+    applied.record(15, Offset(7))
+    applied.record(15, Offset(9))
+    applied.record(20, Offset(12))
     found = [(end, applied.event_at(end)) for end in (9, 10, 14, 15, 19, 20, 99)]
     assert found == [(9, -1), (10, 3), (14, 3), (15, 9), (19, 9), (20, 12), (99, 12)]
 
 
-def test_a_second_process_with_the_id_of_a_broker_is_known_by_its_directories() -> None:
-    known = Directories()
-    assert not known.is_anothers(1, TWO), "it registered before: nothing is known of it"
-    known.registered(BrokerId(1), (ONE,))
+def membership_with(*log_dirs: bytes) -> Membership:
+    """Broker 1 has registered with these log directories."""
+    membership = Membership(Mock(), Mock(), Mock(), 9.0, lambda: 0.0)
+    register(membership, *log_dirs)
+    return membership
+
+
+def register(membership: Membership, *log_dirs: bytes) -> None:
+    details = BrokerDetails((), (), log_dirs)
+    membership.on_event(BrokerRegistered(BrokerId(1), 1, ONE.hex(), None, (), details))
+
+
+def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() -> None:
+    known = membership_with(ONE)
     lost = bytes(15) + b"\1"
-    assert [known.is_anothers(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
-    known.registered(BrokerId(1), (TWO,))
-    assert [known.is_anothers(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
-    known.registered(BrokerId(1), ())
-    assert not known.is_anothers(1, TWO), "one that does not report its directories"
-    known.forget(BrokerId(1))
-    assert not known.is_anothers(1, ONE)
+    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
+    assert not known.is_unknown_directory(2, TWO), "registered before this process started"
+    register(known, TWO)
+    assert [known.is_unknown_directory(1, each) for each in (ONE, TWO)] == [True, False], "on another disk"
+    register(known)
+    assert not known.is_unknown_directory(1, TWO), "one that does not report its directories"
+    register(known, TWO)
+    known.on_event(BrokerUnregistered(BrokerId(1), 1, ""))
+    assert not known.is_unknown_directory(1, ONE)
 
 
-def test_its_word_on_where_replicas_lie_is_refused() -> None:
+def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
     api: Any = Granting()
-    known = Directories()
-    known.registered(BrokerId(1), (ONE,))
-    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", known))
-    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(RequestDirectoryData(id_=TWO),))
+    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", membership_with(ONE)))
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
     answer = asyncio.run(handler(RequestContext(73, 0), request))
-    assert answer.error_code == 77, "as of an old epoch: a broker that is refused so tries again, less and less often"
+    assert answer.error_code == 77, "the broker retries with back-off"
 
 
 @pytest.mark.parametrize(
@@ -185,17 +201,17 @@ def test_its_word_on_where_replicas_lie_is_refused() -> None:
     [(True, True, 41, True), (True, True, -1, False), (True, True, 40, False), (False, False, -1, True),
      (False, True, -1, False), (False, True, 41, False)],
 )  # fmt: skip
-def test_a_broker_is_believed_that_it_lost_nothing_where_its_newest_registration_ended_in_order(
+def test_a_clean_shutdown_counts_only_for_the_newest_registration(
     is_registered: bool, has_replicas: bool, epoch: int, in_order: bool
 ) -> None:
-    """One that was forgotten is not, if it has replicas."""
+    """An unregistered broker counts as unclean if it has replicas."""
     cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
     controller = Mock(store=Mock(durable_cluster=cluster, has_replicas=lambda _: has_replicas))
     members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
-    assert members.ended_in_order(BrokerId(1), epoch) is in_order
+    assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
-def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
+def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
     state = State(DictTopics(), Cluster().with_broker(replace(broker(1, fenced=True), broker_epoch=2)))
     of: dict[str, Any] = {"request_id": RequestId("r"), "at_ms": 7, "broker_id": BrokerId(1), "reason": ""}
     refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
@@ -203,17 +219,17 @@ def test_what_an_old_incarnation_of_a_broker_leads_to_is_refused() -> None:
     assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
 
 
-def test_a_partition_without_leader_is_looked_at_when_who_is_eligible_comes_back_uncleanly() -> None:
+def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_uncleanly() -> None:
     two = (BrokerId(1), BrokerId(2))
-    partition = Partition(two, (), NO_LEADER, upkeep=Upkeep((ONE, TWO), elr=two[:1]))
+    partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
     kept = [
-        is_kept_up(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
+        is_up_to_date(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)
     ]
     assert kept == [True, False]
 
 
-def test_a_broker_that_leads_is_fenced_before_it_registers_anew() -> None:
+def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:
     members, api = membership(fenced=False), Submitting()
     members.has_session.return_value = False
     members.leads.return_value = True
@@ -224,14 +240,14 @@ def test_a_broker_that_leads_is_fenced_before_it_registers_anew() -> None:
 
 
 class Granting:
-    """A gateway that grants everything, and decides nothing."""
+    """An API port that grants every permission and decides nothing."""
 
     def grants(self, _: RequestContext, operation: str) -> bool:
         return operation == "ClusterAction"
 
 
 class Submitting(Granting):
-    """A gateway that answers every command in the same way."""
+    """An API port that answers every command the same way."""
 
     cluster_id = "cluster"
 
@@ -246,7 +262,7 @@ class Submitting(Granting):
 
 
 def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
-    """Broker 1 is a member, registered as the machine's first, at offset 41 of the metadata log."""
+    """Broker 1 is registered: epoch 1, at metadata log offset 41."""
     known = broker(1, fenced=fenced)
     members = Mock(cluster=Cluster(features=(("metadata.version", 25),)).with_broker(known))
     members.broker.return_value = known
@@ -264,7 +280,7 @@ def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
     ],
     ids=["registered", "another incarnation has registered since", "the log cannot be written", "stopping"],
 )
-def test_a_registration_is_answered_by_what_is_decided(
+def test_a_registration_is_answered_by_its_decision(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
     api = Submitting(code, number)
@@ -275,7 +291,7 @@ def test_a_registration_is_answered_by_what_is_decided(
 
 
 @pytest.mark.parametrize(("code", "error_code", "is_fenced"), [(0, 0, False), (56, 41, True)])
-def test_a_heartbeat_says_what_became_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
+def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
     api = Submitting(code)
     handler = BrokerHeartbeatHandler(cast("ControllerApi", api), membership(), Mock())
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)

@@ -1,4 +1,4 @@
-"""With real brokers, too, an exception on one command fails that command: what brokers are shown is what is."""
+"""Also with Kafka brokers an exception in one command fails only that command, and brokers see the actual state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEGIN = ("quorum", "join 1", "join 2", "join 3", "unfence 1", "unfence 2", "unfe
 
 
 class Deciding:
-    """Decides as the group commit does, on a log that real brokers follow."""
+    """Decides like the group commit, on a log that Kafka brokers follow."""
 
     def __init__(self) -> None:
         self.log, self.heard, self.put = InMemoryLog("cluster"), Heard(), list[RecordRefusals]()
@@ -50,7 +50,6 @@ class Deciding:
         self._texts = Rig()
 
     def commit(self, *texts: str) -> list[Any]:
-        """One commit of these commands; their answers."""
         decided = self.decider.decide(self.recorder, [self._command(text) for text in texts])
         if decided.records:
             commit = self.recorder.take_commit()
@@ -72,7 +71,7 @@ class Deciding:
         return made
 
     def check(self) -> None:
-        """Brokers see the state that the log folds to."""
+        """Brokers see the state to which the log folds."""
         state = fold([decode_event(offset, value) for offset, value in self.log.read()])
         image = MetadataImage()
         image.fold(decode_batches(b"".join(self.written)))
@@ -80,7 +79,7 @@ class Deciding:
 
 
 @pytest.mark.parametrize("text", ["create poison 3x3 id=q2", "partitions t to=9 id=q2", "delete t id=q2"])
-def test_what_brokers_cannot_be_shown_fails_its_command_alone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projection_error_fails_only_its_command(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     @on_virtual_time
     async def story() -> None:
         one = Deciding()

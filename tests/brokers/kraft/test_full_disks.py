@@ -1,4 +1,4 @@
-"""A voter's disk has no room: nothing that was answered is lost, nothing is kept by halves, and it goes on."""
+"""A voter's disk is full: no answered command is lost, no commit is partial, and the voter continues later."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.quorum import ControllerRegistrationHandler
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import RecordBatch
 from controller.brokers.kraft.quorum.segment import Segment
@@ -19,7 +19,7 @@ from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
 from events.logs.log import LogDiskFull, LogWriteError
@@ -33,7 +33,7 @@ COMMANDS = steps(HISTORY)
 
 
 def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
-    """The disk of a voter takes so many batches more, until the log is as it was; what it did not take."""
+    """The disk accepts this many batches until the log is as before; returns the refused ones."""
     refused: list[bytes] = []
     assert desk.seat.log is not None
     append = desk.seat.log.append
@@ -51,10 +51,10 @@ def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[by
 
 
 @pytest.mark.parametrize("before", [0, 1])
-async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_once_there_is_room(
+async def test_a_full_disk_of_the_only_voter_fails_commands_until_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    """As an event log alone does. Of a commit of several batches those before stay, each of whole commands."""
+    """As with a plain event log. Earlier batches of a commit stay, each with whole commands."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 3)
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
@@ -75,11 +75,11 @@ async def test_the_only_voter_fails_a_command_when_its_disk_is_full_and_goes_on_
             at for at in range(len(COMMANDS)) if sum(len(each) for _, each in COMMANDS[:at]) == len(desk.events())
         )
         await desk.commit(COMMANDS[left:])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert desk.node.quorum.full is None
 
 
-async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_flush_leaves_no_partial_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
         known, epoch = desk.events(), desk.node.quorum.epoch
@@ -97,12 +97,12 @@ async def test_a_flush_without_room_leaves_nothing_half(tmp_path: Path, monkeypa
         assert await desk.follow() == []
         assert desk.replication.leads
         assert desk.node.quorum.epoch > epoch
-        assert desk.events() == desk.carried() == known
+        assert desk.events() == desk.embedded_events() == known
         await desk.commit(COMMANDS[5:])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
 
 
-async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is(
+async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with three(tmp_path) as (leader, followers):
@@ -127,7 +127,7 @@ async def test_a_leader_without_room_lets_another_lead_and_follows_once_there_is
         assert not leader.replication.leads
 
 
-async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
 
@@ -149,10 +149,8 @@ async def test_who_cannot_write_its_events_lets_another_lead(tmp_path: Path, mon
         assert leader.events() == HISTORY
 
 
-async def test_what_a_full_disk_does_not_take_is_to_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also what is in the metadata log alone: without an answer the connection would end."""
+async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also writes to the metadata log alone: without a response the connection would close."""
     async with alone(tmp_path) as desk:
         api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)

@@ -1,4 +1,4 @@
-"""The classes of metadata records: those of Kafka's schemas, and byte for byte as Kafka's controller writes."""
+"""The metadata record classes match Kafka's schemas, and encode byte for byte like Kafka's controller."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ EVERY = pytest.mark.parametrize(
     ("kind", "version"), VERSIONS, ids=[f"{kind.__name__}V{version}" for kind, version in VERSIONS]
 )
 EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": bytes(16)}
-"""What a field is without a default in its schema; numbers are 0."""
+"""The default of a field without one in its schema; numbers are 0."""
 
 
 @EVERY
-def test_every_record_is_read_as_it_was_written(kind: type[MetadataRecord], version: int) -> None:
+def test_records_round_trip(kind: type[MetadataRecord], version: int) -> None:
     for record in (kind(version=version), _filled(layout(kind, version), version=version)):
         assert isinstance(record, MetadataRecord)
         assert decode_record(encode_record(record)) == record
 
 
 def _filled(layout: Layout, **fields: object) -> Message:
-    """A record of which no field that its version has is at its default."""
+    """A record without defaults in any field of its version."""
     for field in layout.fields + layout.tagged:
         if field.entity is not None:
             fields[field.name] = (_filled(field.entity),)
@@ -88,7 +88,7 @@ def _schemas() -> Iterator[dict[str, Any]]:
 
 
 def _ordered(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
-    """The fields of a version: those without a tag as they come, then the others by tag."""
+    """The fields of a version: untagged ones first, then by tag."""
     there = [each for each in fields if _has(each["versions"], version)]
     return sorted(there, key=lambda each: each.get("tag", -1))
 
@@ -133,13 +133,13 @@ def _versions(text: str) -> tuple[int, int]:
     return int(low), int(high) if dash else 99 if text.endswith("+") else int(low)
 
 
-def test_an_unknown_record_is_kept_as_it_is() -> None:
+def test_an_unknown_record_is_stored_unchanged() -> None:
     value = bytes((1, 120, 0)) + b"whatever"
     assert decode_record(value) == UnknownRecord(value=value)
     assert encode_record(UnknownRecord(value=value)) == value
 
 
-def test_a_cut_record_is_refused_by_name() -> None:
+def test_a_truncated_record_is_refused_by_name() -> None:
     value = encode_record(TopicRecord(name="topic", topic_id=b"0123456789abcdef"))
     with pytest.raises(MalformedRecord, match="TopicRecordV0: topic_id: the bytes end early"):
         decode_record(value[:-8])
@@ -169,7 +169,7 @@ def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka44: 
 
 
 def _whole(data: bytes) -> bytes:
-    """A log as far as it is whole: its writer may be at work, and has set room aside."""
+    """The complete part of a log: its writer may be running, and has preallocated space."""
     end = 0
     while end + 12 <= len(data) and (length := int.from_bytes(data[end + 8 : end + 12], "big")):
         if end + 12 + length > len(data):

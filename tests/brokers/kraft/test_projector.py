@@ -1,4 +1,4 @@
-"""What a commit is in the metadata log: what brokers are sent is what is, and each batch carries its own events."""
+"""The metadata log as a projection of events, also of ACLs, SCRAM credentials and quotas."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import Pair, RecordBatch
-from controller.brokers.kraft.log.carried import carried
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, embedded_events
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
+    FeatureLevelRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
 )
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
+from events.names import Offset
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history
+from tests.events.golden import history
 
 HISTORY = access_history()
 REAL = len(real_history())
 EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
 
 
-def test_after_each_event_brokers_are_sent_what_is() -> None:
+def test_after_each_event_the_image_equals_the_state() -> None:
     log, image = LogRig(), MetadataImage()
     for record in HISTORY:
         known = len(log.decoded())
         log.commit([record])
         image.fold(log.decoded()[known:])
         assert differences(image, log.state) == [], f"after {record}"
-    assert log.end > 40
+        assert record.offset < REAL or len(log.decoded()[-1].records) > 1, f"no record of {record}"
+    cluster = log.state.cluster
+    assert (log.end > 40, cluster.acls.count, bool(cluster.scram), bool(cluster.quotas)) == (True, 3, True, True)
 
 
 def _events(batches: Sequence[RecordBatch]) -> list[Recorded]:
-    """The events that batches carry, at the offsets that they say."""
+    """The embedded events of batches, at their offsets."""
     found: list[Recorded] = []
     for batch in batches:
-        ours = carried(batch.records[0][1])
+        ours = embedded_events(batch.records[0][1])
         assert ours is not None, f"the batch at {batch.base_offset} carries none"
-        assert [carried(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
+        assert [embedded_events(value) for _, value in batch.records[1:]] == [None] * (len(batch.records) - 1)
         found += [decode_event(offset, value) for offset, value in enumerate(ours.values, ours.first)]
     return found
 
 
 @EACH_COMMIT
-def test_each_batch_carries_the_events_of_its_commit(commits: int) -> None:
+def test_each_batch_embeds_the_events_of_its_commit(commits: int) -> None:
     log = log_of(HISTORY, commits)
     batches = [batch for batch in log.decoded() if not batch.is_control]
     assert len(batches) == -(-len(HISTORY) // commits)
@@ -59,15 +62,14 @@ def test_each_batch_carries_the_events_of_its_commit(commits: int) -> None:
 
 
 def _plainly(log: LogRig) -> list[Any]:
-    """The records without those that carry events, and with none of what follows from offsets: a broker's epoch, which
-    is the offset of its registration, and the ids of access control entries, which are different ones."""
+    """The records without NoOpRecords and without anything derived from offsets: broker epochs and ACL ids."""
     found: list[Any] = []
     epochs: dict[int, int] = {}
     ids: dict[bytes, bytes] = {}
     for batch in log.decoded():
         for offset, (_, value) in enumerate(() if batch.is_control else batch.records, batch.base_offset):
             record: Any = decode_record(value)
-            if carried(value) is not None:
+            if embedded_events(value) is not None:
                 continue
             if isinstance(record, RegisterBrokerRecord):
                 epochs[record.broker_id] = offset
@@ -91,9 +93,9 @@ def test_commits_of_any_size_give_the_same_records(commits: int) -> None:
         assert other.end < one.end, "a record that carries events a commit"
 
 
-def test_a_restart_anywhere_changes_no_byte() -> None:
+def test_a_restart_at_any_event_changes_no_byte() -> None:
     whole = log_of(HISTORY, 1)
-    for cut in range(1, len(HISTORY), 3):
+    for cut in (*range(1, REAL, 3), *range(REAL, len(HISTORY))):
         second = LogRig(log_of(HISTORY[:cut], 1))
         for record in HISTORY[cut:]:
             second.commit([record])
@@ -101,7 +103,7 @@ def test_a_restart_anywhere_changes_no_byte() -> None:
         assert second.projector.mark == whole.projector.mark
 
 
-def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
+def test_records_that_are_not_durable_may_be_reverted() -> None:
     log, whole = log_of(HISTORY[:12], 1), log_of(HISTORY[:12], 1)
     before = log.projector.mark
     log.take(HISTORY[12:16])
@@ -115,7 +117,7 @@ def test_what_is_not_durable_is_not_shown_and_may_go() -> None:
     assert differences(log.image(), log.state) == []
 
 
-def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_for_an_epoch() -> None:
+def test_offsets_have_no_gaps_and_broker_epochs_are_registration_offsets() -> None:
     log = log_of(HISTORY, 3)
     at, offsets = 0, dict[int, int]()
     for batch in log.decoded():
@@ -130,11 +132,12 @@ def test_offsets_have_no_gaps_and_a_broker_has_the_offset_of_its_registration_fo
     assert [log.projector.broker_epoch(broker) for broker in (1, 2, 3, 9)] == [*(offsets[n] for n in (1, 2, 3)), -1]
 
 
-@pytest.mark.parametrize("at", [8, 14, 20])
-def test_a_snapshot_says_what_the_batches_say(at: int) -> None:
+@pytest.mark.parametrize("at", [8, 14, 20, REAL + 1, REAL + 4, len(HISTORY) - 1])
+def test_a_snapshot_equals_its_batches(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
     image = MetadataImage()
-    image.fold(log.decoded())
+    image.fold(decode_batches(snapshot_bytes(log.image(), 1)))
+    assert differences(image, log.state) == []
     known = len(log.decoded())
     for record in HISTORY[at:]:
         log.commit([record])
@@ -147,7 +150,7 @@ def test_a_snapshot_says_what_the_batches_say(at: int) -> None:
 
 
 def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
-    """One commit, in which each event is of a command of its own; the batches that it is."""
+    """The batches of one commit in which each event is a command of its own."""
     commit, made = log.take(records, parted=True)
     for pairs in made:
         log.append(pairs)
@@ -157,7 +160,7 @@ def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
 
 
 @pytest.mark.parametrize("bound", ["records", "bytes"])
-def test_a_large_commit_is_parted_between_commands(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_commit_is_split_between_commands(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 5 if bound == "records" else 300
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH" if bound == "records" else "BATCH_BYTES", most)
     log = LogRig()
@@ -170,18 +173,18 @@ def test_a_large_commit_is_parted_between_commands(bound: str, monkeypatch: pyte
     for pairs in made[:-1]:
         sizes = [1 if bound == "records" else len(value) for _, value in pairs[1:]]
         assert sum(sizes) >= most, "no part is smaller than it has to be"
-        *_, last = carried(pairs[0][1]).values  # type: ignore[union-attr]
+        *_, last = embedded_events(pairs[0][1]).values  # type: ignore[union-attr]
         assert sum(sizes[: -_records_of(last)] or [0]) < most, "nor larger, but for what one command leads to"
 
 
 def _records_of(value: bytes) -> int:
-    """How many records an event of the history leads to."""
+    """The number of records of a history's event."""
     at = next(record.offset for record in HISTORY if entry(record) == value)
     before = len(log_of(HISTORY[:at], 1000).decoded()[-1].records) if at > 1 else 1
     return len(log_of(HISTORY[: at + 1], 1000).decoded()[-1].records) - before or len(HISTORY)
 
 
-def test_what_one_command_leads_to_is_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_records_of_one_command_are_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 5)
     commit, made = LogRig().take(HISTORY)
     assert len(made) == 1
@@ -193,9 +196,7 @@ def entry(record: Recorded) -> bytes:
     return encode_event(record.at_ms, record.cause, record.event)
 
 
-def test_a_commit_whose_last_command_came_to_nothing_has_no_batch_without_events(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_last_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
     log = log_of(HISTORY[:REAL], 1)
     log.projector.apply(log.state, HISTORY[REAL])
@@ -209,3 +210,48 @@ def test_a_commit_whose_last_command_came_to_nothing_has_no_batch_without_events
     log.projector.became_durable()
     assert projector.MARK in changes
     assert log.projector.mark.applied == log.end
+
+
+def _records(log: LogRig) -> list[Any]:
+    """Without NoOpRecords."""
+    batches = [batch for batch in log.decoded() if not batch.is_control]
+    return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
+
+
+def test_a_commit_lost_with_leadership_changes_no_byte() -> None:
+    losing = log_of(HISTORY[:REAL], 1)
+    losing.take(HISTORY[REAL:])
+    losing.projector.reload()
+    losing.state = log_of(HISTORY[:REAL], 1).state
+    for record in HISTORY[REAL:]:
+        losing.commit([record])
+    assert losing.data() == log_of(HISTORY, 1).data()
+
+
+def test_a_recreated_acl_gets_a_new_id() -> None:
+    """A broker that applies removal and creation in one step would add an id that it has."""
+    records = _records(log_of(HISTORY))
+    created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
+    removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecord)}
+    ids = [record.id for record in created]
+    assert len(set(ids)) == len(ids)
+    entries = {record.id: (record.resource_type, record.resource_name, record.principal) for record in created}
+    again = {entries[one] for one in removed} & {entry for one, entry in entries.items() if one not in removed}
+    assert removed
+    assert again == {entries[one] for one in removed}
+
+
+def test_existing_state_is_written_after_the_first_features() -> None:
+    earlier = history("access")
+    later = real_history()
+    shifted = [Recorded(Offset(record.offset + len(earlier)), *_rest(record)) for record in later]
+    log = log_of([*earlier, *shifted], 1)
+    assert differences(log.image(), log.state) == []
+    records = _records(log)
+    assert isinstance(records[0], FeatureLevelRecord)
+    assert records[0].name == "metadata.version"
+    assert any(isinstance(record, AccessControlEntryRecord) for record in records)
+
+
+def _rest(record: Recorded) -> tuple[Any, ...]:
+    return record.at_ms, record.cause, record.event

@@ -1,4 +1,4 @@
-"""Entries, logins and quotas on a real broker: changed through it, enforced by it, kept by Topicwright."""
+"""ACLs, SCRAM credentials and quotas on a Kafka broker: changed through it, enforced by it, stored by Topicwright."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import alter_client_quotas as alter
-from controller.kafka.messages import describe_client_quotas as describe
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
-from controller.kafka.messages.create_delegation_token import CreateDelegationTokenRequest
-from controller.kafka.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from controller.kafka.messages.renew_delegation_token import RenewDelegationTokenRequest
+from controller.kafka.messages import ApiKey, Message, access
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
 from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
@@ -43,13 +42,13 @@ BROKERS_PASSWORD = "broker-PLANTED"
 BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ANN, ANNS_PASSWORD = "ann", "ann-PLANTED"
-"""Known to the broker alone."""
+"""Known only to the broker."""
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
-    """A cluster of one broker, which logs in to the controller; the administrator comes to it in the clear, others log
-    in by SCRAM."""
+    """A cluster of one broker that authenticates to the controller. The administrator connects without login, others
+    use SCRAM."""
 
     def __init__(self, cluster: RealCluster) -> None:
         self.cluster = cluster
@@ -73,16 +72,14 @@ class Secured:
         cluster.wait_live()
 
     def admin(self) -> AdminClient:
-        """The administrator."""
         return AdminClient({"bootstrap.servers": self.clear, **QUIET})
 
     def alice(self, password: str = PASSWORD) -> dict[str, Any]:
-        """What a client of alice's needs."""
+        """The client properties of alice."""
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
         return {"bootstrap.servers": self.sasl, "security.protocol": "SASL_PLAINTEXT", **login, **QUIET}
 
     def call(self, key: ApiKey, message: Message) -> Any:
-        """The answer of the broker to the administrator."""
         with Wire(self.clear) as wire:
             wire.send_bytes(codec.encode_request(key, 1, 1, "test", message))
             return codec.decode_response(key, 1, wire.receive_frame())[1]
@@ -116,7 +113,7 @@ CREATE = _binding(AclOperation.CREATE, ResourceType.TOPIC, "orders")
 
 
 def _filter(*what: Any) -> AclBindingFilter:
-    """Entries by resource type, name, pattern type and operation."""
+    """ACLs by resource type, name, pattern type and operation."""
     kind, name, pattern, operation = what
     anybody: Any = None
     return AclBindingFilter(kind, name, pattern, anybody, anybody, operation, AclPermissionType.ANY)
@@ -127,7 +124,7 @@ def _grant(admin: AdminClient, binding: AclBinding) -> None:
 
 
 def _create(secured: Secured) -> int:
-    """Alice creates the topic; the error code of the broker's answer, which is the controller's."""
+    """Alice creates the topic; returns the error code, which is the controller's."""
     admin = AdminClient(secured.alice())
     try:
         admin.create_topics([NewTopic("orders", 1, 1)], request_timeout=20)["orders"].result(30)
@@ -137,7 +134,7 @@ def _create(secured: Secured) -> int:
 
 
 def _write(secured: Secured) -> int:
-    """Alice writes a record; the error code, or 0."""
+    """Alice writes a record; returns the error code."""
     producer = Producer({**secured.alice(), "message.timeout.ms": 15_000, "enable.idempotence": False})
     codes: list[int] = []
     producer.produce("orders", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
@@ -156,16 +153,15 @@ def _may_log_in(secured: Secured, password: str = PASSWORD) -> bool:
 
 
 def _set_quota(secured: Secured) -> None:
-    entity = (alter.EntityData(entity_type="user", entity_name="alice"),)
-    entry = alter.EntryData(entity=entity, ops=(alter.OpData(key="producer_byte_rate", value=1e6),))
-    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, alter.AlterClientQuotasRequest(entries=(entry,)))
+    entity = (access.EntityData(entity_type="user", entity_name="alice"),)
+    entry = access.EntryData(entity=entity, ops=(access.OpData(key="producer_byte_rate", value=1e6),))
+    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, access.AlterClientQuotasRequest(entries=(entry,)))
     assert [each.error_code for each in answer.entries] == [0]
 
 
 def _quotas(secured: Secured) -> dict[str, float]:
-    """The quotas of alice, as the broker knows them."""
-    component = describe.ComponentData(entity_type="user", match_type=0, match="alice")
-    request = describe.DescribeClientQuotasRequest(components=(component,), strict=True)
+    component = access.ComponentData(entity_type="user", match_type=0, match="alice")
+    request = access.DescribeClientQuotasRequest(components=(component,), strict=True)
     answer = secured.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
     return {value.key: value.value for entry in answer.entries for value in entry.values}
 
@@ -194,7 +190,7 @@ def _answers(secured: Secured) -> bool:
         return False
 
 
-def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(secured: Secured) -> None:
+def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secured: Secured) -> None:
     assert not _may_log_in(secured)
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsert = UserScramCredentialUpsertion("alice", credential, PASSWORD.encode())
@@ -239,10 +235,10 @@ def test_logins_entries_and_quotas_through_a_broker_are_enforced_by_it_and_kept(
     ],
     ids=["token", "renewal", "expiry", "voter", "voter-gone"],
 )
-def test_what_is_not_done_is_refused_through_a_broker(
+def test_unsupported_requests_through_a_broker_are_refused(
     secured: Secured, key: ApiKey, version: int, message: Message, code: int
 ) -> None:
-    """The broker passes it on; its client gets the controller's answer, and keeps its connection."""
+    """The broker forwards it; its client gets the controller's answer and keeps its connection."""
     with Wire(secured.sasl) as wire:
         wire.log_in(ANN, ANNS_PASSWORD)
         for number in range(2):

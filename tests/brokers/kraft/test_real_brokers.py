@@ -1,7 +1,5 @@
-"""Three real brokers through everything that ends brokers and controllers, under a producer with acks=all.
-
-One cluster for all of it: what one step leaves is where the next begins.
-"""
+"""Three Kafka brokers survive every way in which brokers and controllers end, under a producer with acks=all. All tests
+share one cluster: each continues where the one before ended."""
 
 from __future__ import annotations
 
@@ -28,22 +26,25 @@ from pyspark.sql import SparkSession
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from controller.kafka.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from controller.kafka.messages.broker_registration import (
+from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
-    Listener,
 )
-from controller.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from controller.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from controller.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.topics import (
+    AlterPartitionReassignmentsRequest,
+    CreatableTopic,
+    CreateTopicsRequest,
+    ElectLeadersRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.catalog import EVENT_VERSION
@@ -54,14 +55,14 @@ from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn, Reading
-from tests.support.metadata_files import fetch_of, image_in, partition_of
+from tests.support.metadata_files import fetch_of, partition_of, read_image
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
 from tests.support.replayed import assert_proved
 from tests.support.wire import ConnectionClosed, Wire
 
 PARTITIONS = 6
 TIMEOUT_MS = "3000"
-"""Of sessions: the default is 9 s."""
+"""The session timeout; the default is 9 s."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
 
 
 def _check_history(data: Path) -> None:
-    """The log of the whole story: it folds to the state that was kept, which is what brokers were sent."""
+    """The whole log folds to the stored state, which is what brokers were sent."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
@@ -90,7 +91,7 @@ def _check_history(data: Path) -> None:
         assert isinstance(state.topics, DictTopics)
         assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
         assert store.durable_cluster == state.cluster
-        assert differences(image_in(data), state) == []
+        assert differences(read_image(data), state) == []
     finally:
         log.close()
 
@@ -106,7 +107,7 @@ def _create(cluster: RealCluster, name: str, partitions: int = PARTITIONS) -> No
 
 
 def _in_sync(cluster: RealCluster, name: str) -> None:
-    """Wait until all replicas of a topic are in sync and every partition is led."""
+    """Wait until all replicas are in sync and every partition has a leader."""
 
     def all_in_sync() -> bool:
         partitions = _admin(cluster).list_topics(name, timeout=10).topics[name].partitions.values()
@@ -271,7 +272,7 @@ def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
     return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
-def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: RealCluster) -> None:
+def test_brokers_of_another_cluster_are_refused(cluster: RealCluster) -> None:
     level = Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)
     usual = BrokerRegistrationRequest(
         broker_id=1,
@@ -303,11 +304,11 @@ def test_brokers_that_do_not_belong_are_refused_and_the_others_go_on(cluster: Re
             assert isinstance(beaten, BrokerHeartbeatResponse)
             assert beaten.error_code == code
     assert cluster.controller is not None
-    assert "it belongs to cluster another" in cluster.controller.output
+    assert "the broker belongs to cluster another" in cluster.controller.output
     cluster.wait_live()
 
 
-def test_a_fetch_that_is_stale_diverges_or_cannot_be_read_costs_the_others_nothing(cluster: RealCluster) -> None:
+def test_invalid_fetches_do_not_affect_other_brokers(cluster: RealCluster) -> None:
     with Wire(cluster.address) as wire:
 
         def fetched(**fields: Any) -> Any:

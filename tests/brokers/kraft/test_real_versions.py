@@ -1,4 +1,4 @@
-"""Brokers of several versions, of both ways to find the controller, and one that joins from a snapshot."""
+"""Brokers of several versions, with both ways to find the controller, and one that joins from a snapshot."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message, create_acls, describe_acls
-from controller.kafka.messages import alter_client_quotas as alter_quotas
-from controller.kafka.messages import alter_user_scram_credentials as alter_scram
-from controller.kafka.messages import describe_client_quotas as describe_quotas
-from controller.kafka.messages import describe_user_scram_credentials as describe_scram
+from controller.kafka.messages import ApiKey, Message, access
 from tests.support.churn import QUIET
 from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.tools import KAFKA_SERVER
@@ -57,7 +53,7 @@ def test_brokers_of_several_versions_work_together(
 
 
 def _use(cluster: RealCluster) -> None:
-    """A topic, records in a transaction, a group that reads them; then more topics, for a snapshot or two."""
+    """A topic, records in a transaction, a consumer group; then more topics, for one or two snapshots."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
     admin.create_topics([NewTopic("mixed", 3, 3)], request_timeout=30)["mixed"].result(40)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
@@ -87,29 +83,29 @@ def _use(cluster: RealCluster) -> None:
 
 
 def _guard(cluster: RealCluster) -> None:
-    """An entry, a login and a quota, sent to one broker: all know them, of whichever version."""
-    acl = create_acls.AclCreation(
+    """An ACL, a SCRAM credential and a quota, sent to one broker: brokers of all versions know them."""
+    acl = access.AclCreation(
         resource_type=2, resource_name="mixed", principal="User:ann", host="*", operation=3, permission_type=3
     )
-    login = alter_scram.ScramCredentialUpsertion(
+    login = access.ScramCredentialUpsertion(
         name="ann", mechanism=2, iterations=4096, salt=b"salt", salted_password=b"p" * 64
     )
-    quota = alter_quotas.EntryData(
-        entity=(alter_quotas.EntityData(entity_type="user", entity_name="ann"),),
-        ops=(alter_quotas.OpData(key="producer_byte_rate", value=5e6),),
+    quota = access.EntryData(
+        entity=(access.EntityData(entity_type="user", entity_name="ann"),),
+        ops=(access.OpData(key="producer_byte_rate", value=5e6),),
     )
     first = cluster.brokers[1].port
-    granted = _call(first, ApiKey.CREATE_ACLS, 1, create_acls.CreateAclsRequest(creations=(acl,)))
-    wanted = alter_scram.AlterUserScramCredentialsRequest(upsertions=(login,))
+    granted = _call(first, ApiKey.CREATE_ACLS, 1, access.CreateAclsRequest(creations=(acl,)))
+    wanted = access.AlterUserScramCredentialsRequest(upsertions=(login,))
     known = _call(first, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
-    bounded = _call(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, alter_quotas.AlterClientQuotasRequest(entries=(quota,)))
+    bounded = _call(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(quota,)))
     assert [each.error_code for each in (*granted.results, *known.results, *bounded.entries)] == [0, 0, 0]
     for broker in cluster.brokers.values():
         until(lambda: _guarded(broker.port), 30, f"broker {broker.broker_id} knows them")  # noqa: B023
 
 
 def _guarded(port: int) -> bool:
-    """Whether a broker answers, and knows the entry, the login and the quota."""
+    """True if a broker knows the ACL, the credential and the quota."""
     try:
         return _access_of(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
     except ConnectionError:
@@ -117,15 +113,10 @@ def _guarded(port: int) -> bool:
 
 
 def _access_of(port: int) -> tuple[list[Any], list[Any], list[Any]]:
-    """What a broker shows of entries, logins and quotas."""
-    every = describe_acls.DescribeAclsRequest(
-        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
-    )
+    every = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     acls = _call(port, ApiKey.DESCRIBE_ACLS, 1, every).resources
-    logins = _call(
-        port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, describe_scram.DescribeUserScramCredentialsRequest()
-    )
-    strictly = describe_quotas.DescribeClientQuotasRequest(components=(), strict=False)
+    logins = _call(port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, access.DescribeUserScramCredentialsRequest())
+    strictly = access.DescribeClientQuotasRequest(components=(), strict=False)
     quotas = _call(port, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
     return (
         [(each.resource_name, [acl.principal for acl in each.acls]) for each in acls],
@@ -141,7 +132,7 @@ def _call(port: int, key: ApiKey, version: int, message: Message) -> Any:
 
 
 def _settle(cluster: RealCluster, level: int) -> None:
-    """Wait for the features that all brokers share, and for snapshots."""
+    """Wait for the shared features and for snapshots."""
     assert cluster.controller is not None
     controller = cluster.controller
     if level > 19:
@@ -149,7 +140,7 @@ def _settle(cluster: RealCluster, level: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def snapshots() -> bool:
-        """Two of them, so that the log does not begin at 0 any more."""
+        """Two snapshots, so that the log no longer begins at 0."""
         number = controller.output.count("metadata snapshot")
         name = f"for-snapshot-{number}-{len(controller.output)}"
         admin.create_topics([NewTopic(name, 3, 3)], request_timeout=30)[name].result(40)

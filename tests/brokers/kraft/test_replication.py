@@ -1,4 +1,4 @@
-"""Commits through the quorum: what it committed is in the event log, once, over crashes and changes of the lead."""
+"""Commits through the quorum: they are in the event log exactly once, across crashes and changes of leadership."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from controller.brokers.kraft.discovering.wire import Wire
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.carried import carrying
+from controller.brokers.kraft.log.batches import embed_events
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
+from controller.brokers.kraft.log.projector import ProtocolIdChanges
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.replication import wants_lead
+from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from events.access import LoginSecretDrawn
 from events.catalog import EVENT_VERSION, BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
@@ -32,7 +32,7 @@ from projections.replay.checks.rows import CAUSES
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, alone, steps, three
-from tests.brokers.kraft.discovering import story
+from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until
@@ -43,13 +43,13 @@ COMMANDS = steps(HISTORY)
 
 
 def created(number: int) -> list[bytes]:
-    """A topic, as Kafka's controller writes it."""
+    """A topic as Kafka's controller writes it."""
     topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
     return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
 
 
 def unfitting() -> tuple[bytes, ...]:
-    """An event that fits, and one that does not."""
+    """A valid event and an invalid one."""
     return tuple(
         encode_event(COMMANDS[0][0].at_ms, COMMANDS[0][0].cause, event)
         for event in (LoginSecretDrawn(b"s" * 32), BrokerUnfenced(BrokerId(99), 1, "it is not registered"))
@@ -57,14 +57,14 @@ def unfitting() -> tuple[bytes, ...]:
 
 
 async def begun_anew(desk: Desk) -> None:
-    """The process ends at once, and another begins on its disk."""
+    """The process dies, and another starts on its disk."""
     await desk.seat.stop()
     desk.seat.boot([desk.seat])
     desk.open()
 
 
 def written_without_a_quorum() -> list[tuple[bytes, bytes]]:
-    """The state that these events lead to, in a log that has no brokers to follow it."""
+    """The state of these events in a log without Kafka brokers."""
     log = InMemoryLog("cluster")
     recorder = Recorder(log, TopicStore(log))
     for first, events in COMMANDS:
@@ -74,7 +74,7 @@ def written_without_a_quorum() -> list[tuple[bytes, bytes]]:
 
 
 def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
-    """The state, without what is kept of the metadata log; counts of nothing are kept or not."""
+    """The state without the metadata mark and without zero counts."""
     return [(key, value) for key, value in log.scan(b"") if key[:1] not in (b"k", b"n", b"y")]
 
 
@@ -94,9 +94,9 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
     async with alone(tmp_path, log) as desk:
         for at in range(0, len(COMMANDS), 3):
             await desk.commit(COMMANDS[at : at + 3])
-            assert log.durable_offset == log.next_offset == len(desk.carried())
+            assert log.durable_offset == log.next_offset == len(desk.embedded_events())
             assert desk.replication.applied == desk.projector.mark.applied == desk.batches()[-1].last_offset + 1
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert plainly(desk.log) == written_without_a_quorum()
         image = MetadataImage()
         image.fold(desk.batches())
@@ -104,10 +104,10 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
 
 
 @pytest.mark.parametrize("most", [1000, 3])
-async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
+async def test_committed_events_not_yet_written_are_restored_from_batches(
     tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the commit is several batches: each is taken alone."""
+    """Also if the commit has several batches: each is applied alone."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
@@ -121,7 +121,7 @@ async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
             with pytest.raises(LogWriteError):
                 await desk.commit(COMMANDS[5:])
         assert (log.next_offset, desk.projector.mark.applied) == (written, desk.replication.applied)
-        assert desk.carried() == HISTORY
+        assert desk.embedded_events() == HISTORY
         await begun_anew(desk)
         with capture_logs() as lines:
             assert await desk.follow() == HISTORY[written:]
@@ -134,7 +134,7 @@ async def test_what_was_committed_and_not_written_is_taken_from_the_batches(
     assert desk.events() == HISTORY
 
 
-async def test_what_a_power_cut_takes_is_written_again_and_alike(tmp_path: Path) -> None:
+async def test_events_lost_in_a_power_failure_are_written_again(tmp_path: Path) -> None:
     log = InMemoryLog("cluster")
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
@@ -156,17 +156,17 @@ async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
                 await begun_anew(desk)
                 assert await desk.follow() == [], "nothing is taken twice"
             await desk.commit([command])
-        assert desk.events() == desk.carried() == HISTORY
+        assert desk.events() == desk.embedded_events() == HISTORY
         assert plainly(desk.log) == written_without_a_quorum()
         image = MetadataImage()
         image.fold(desk.batches())
         assert differences(image, fold(HISTORY)) == []
 
 
-async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
+async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
-        for value in (encode_record(NoOpRecord()), carrying(desk.log.next_offset, [])):
+        for value in (encode_record(NoOpRecord()), embed_events(desk.log.next_offset, [])):
             desk.node.append([(None, value)])
         await begun_anew(desk)
         assert await desk.follow() == []
@@ -177,9 +177,9 @@ async def test_batches_without_events_are_passed_over(tmp_path: Path) -> None:
         assert desk.events() == HISTORY
 
 
-async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Path) -> None:
-    """All voters have the same events, whichever of them ended meanwhile: what a Kafka controller decided is said to be
-    of who led, by the log and not by what this process has seen."""
+async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) -> None:
+    """All voters have the same events, whichever of them restarted: the leader of an imported decision comes from the
+    log."""
     async with alone(tmp_path) as one:
         other = Desk(one.seat)
         for number in range(6):
@@ -187,7 +187,7 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
             await one.node.committed(last)
             for desk in (one, other):
                 if desk is other and number % 2:
-                    desk.replication.note_applied()
+                    desk.replication.record_applied()
                     desk.load()
                 await desk.follow()
         assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
@@ -197,33 +197,33 @@ async def test_who_begins_anew_within_an_epoch_says_the_same_of_it(tmp_path: Pat
         assert unexplained == [], "the check of causes knows what a follower writes first"
 
 
-async def test_what_no_event_says_and_what_no_event_holds_outlives_the_next_commit(tmp_path: Path) -> None:
-    """Who has met a record of a newer release leads never again; the epochs of brokers stay known."""
+async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Path) -> None:
+    """A node that has seen a record of a newer release never leads again; broker epochs stay known."""
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         last = -1
         for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
             last = desk.node.append([(None, value) for value in values])
         desk.load()
-        desk.projector.take_wire(Wire({BrokerId(1): 7}))
+        desk.projector.import_ids(ProtocolIdChanges({BrokerId(1): 7}))
         await desk.follow(lambda: desk.replication.applied > last)
         assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
         for again in (False, True):
             if again:
                 desk.load()
-            assert "a record of type 255" in desk.replication.following.unfoldable
-            assert desk.projector.wire.broker_epochs == {BrokerId(1): 7}
+            assert "a record of type 255" in desk.replication.following.unsupported
+            assert desk.projector.ids.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
 
 @pytest.mark.parametrize("values", [(b"no event",), (b"",), unfitting(), (*unfitting(), b"no event")])
-async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_records_taken(
+async def test_invalid_embedded_events_are_replaced_by_imported_records(
     tmp_path: Path, values: tuple[bytes, ...]
 ) -> None:
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:1])
         known = desk.events()
-        last = desk.node.append([(None, each) for each in (carrying(0, values), *created(1))])
+        last = desk.node.append([(None, each) for each in (embed_events(0, values), *created(1))])
         desk.load()
         await desk.follow(lambda: desk.replication.applied > last)
         assert desk.events()[: len(known)] == known
@@ -231,7 +231,7 @@ async def test_events_of_another_voter_that_do_not_fit_are_passed_over_and_its_r
         for again in (False, True):
             if again:
                 desk.load()
-            assert "do not fit" in desk.replication.following.unfoldable
+            assert "do not apply" in desk.replication.following.unsupported
         assert not desk.node.quorum.can_lead
 
 
@@ -249,7 +249,7 @@ async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
 # --- of several
 
 
-async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path) -> None:
+async def test_a_follower_has_the_same_events_and_state(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
 
         def has_all(desk: Desk) -> bool:
@@ -270,7 +270,7 @@ async def test_who_follows_has_the_same_events_and_the_same_state(tmp_path: Path
             assert each.log.durable_offset == len(HISTORY)
 
 
-async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp_path: Path) -> None:
+async def test_a_commit_in_flight_at_lost_leadership_is_on_all_voters_or_none(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
         known = leader.log.next_offset
@@ -300,7 +300,7 @@ async def test_a_commit_in_flight_when_the_lead_is_lost_is_on_all_or_on_none(tmp
             assert (each.events(), each.kept()) == (chosen.events(), chosen.kept())
 
 
-async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
+async def test_a_leader_that_transfers_leadership_stops_deciding(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, _):
         await leader.commit(COMMANDS[:5])
         leader.record(COMMANDS[5:])
@@ -311,7 +311,7 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         end = leader.node.quorum.log.end
         with pytest.raises(LeadLost):
             await leader.replication.commit(leader.recorder.take_commit())
-        assert leader.carried() == leader.events()
+        assert leader.embedded_events() == leader.events()
         assert len(leader.events()) < len(HISTORY)
         assert end >= leader.replication.applied
 
@@ -329,9 +329,9 @@ async def test_who_hands_over_may_decide_no_more(tmp_path: Path) -> None:
         (None, None, False),
     ],
 )
-def test_the_lead_is_wanted_from_who_wants_it_less(
+def test_leadership_is_requested_from_a_lower_priority(
     known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
 ) -> None:
-    """In epoch 4, of a voter of priority 1; `known` is an epoch and its leader's priority."""
-    begun = None if known is None else Quorum(known[0], 7, 1, "", 0, b"", priority=known[1])
-    assert wants_lead(begun, 4, snapshot, 1) is wants
+    """In epoch 4, by a voter of priority 1; `known` is an epoch and its leader's priority."""
+    begun = None if known is None else QuorumLeader(known[0], 7, 1, "", 0, b"", priority=known[1])
+    assert wants_leadership(begun, 4, snapshot, 1) is wants

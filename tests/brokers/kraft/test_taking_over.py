@@ -1,4 +1,4 @@
-"""A running cluster goes from Kafka's controller to ours and back: kill -9 each time, brokers never restarted."""
+"""A running cluster moves from Kafka's controller to Topicwright and back with kill -9, and brokers never restart."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_from_kafkas_controller_to_ours_and_back(
 
 @contextmanager
 def _kafka_cluster(folder: Path, version: str, kraft_version: int) -> Iterator[tuple[RealCluster, KafkaController]]:
-    """Kafka's own controller with three brokers, all of one version."""
+    """Kafka's own controller with three brokers of one version."""
     (port,) = free_ports(1)
     theirs = KafkaController(folder, port, version, kraft_version, GUARDED)
     settings = {"kraft.version": str(kraft_version), **GUARDED}
@@ -127,7 +127,7 @@ def _or_none(call: Callable[[], Any]) -> Any:
 
 
 def _topicwright(*arguments: str | Path) -> None:
-    """In this process: a Python of its own would take longer to start than the command to run."""
+    """In this process: a new Python would start more slowly than the command runs."""
     assert main([str(each) for each in arguments]) == 0, "the reason is on standard error"
 
 
@@ -142,7 +142,7 @@ def _create(admin: AdminClient, name: str, *, partitions: int) -> None:
 
 
 def _grant(admin: AdminClient, user: str) -> None:
-    """An entry, a login and a quota for a user; beside them a quota for all clients that have none of their own."""
+    """An ACL, a SCRAM credential and a quota for a user, and a default quota for all clients."""
     acl = AclBinding(
         ResourceType.TOPIC,
         "churned",
@@ -183,13 +183,13 @@ def _quotas(admin: AdminClient) -> list[Any]:
 
 
 def _wire(admin: AdminClient) -> Wire:
-    """A connection to one of the brokers: the client has no API for quotas."""
+    """A connection to a broker: the admin client has no API for quotas."""
     broker = next(iter(admin.list_topics(timeout=20).brokers.values()))
     return Wire(f"{broker.host}:{broker.port}")
 
 
 def _read_some(bootstrap: str) -> None:
-    """A group that reads for a while, and leaves its offsets."""
+    """A consumer group that reads for a while and commits its offsets."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest", **QUIET}
     )
@@ -200,7 +200,7 @@ def _read_some(bootstrap: str) -> None:
 
 
 def _dump(admin: AdminClient) -> dict[str, Any]:
-    """All that a client can see of a cluster and that is not its records."""
+    """Everything that a client can see of a cluster, except records."""
     topics = admin.list_topics(timeout=20).topics
     configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in topics])
     for broker_id in ("1", "2", "3"):

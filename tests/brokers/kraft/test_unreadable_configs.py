@@ -1,4 +1,4 @@
-"""Config values that Kafka stores and cannot read: each is found by name, with the command that repairs it."""
+"""Config values that Kafka stores and cannot read are found by name, with the command that repairs each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 import structlog
 
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
+from controller.machine.configs.changes import TOPICS, repair, unreadable
 from controller.machine.configs.groups import GROUPS
-from controller.machine.configs.unreadable import TOPICS, repair, unreadable
 from controller.machine.state import BROKERS
 from events.catalog import Configs, ResourceConfigsChanged, TopicDiscovered, TopicVanished
 from events.names import RequestId, TopicId, TopicName
@@ -37,25 +37,25 @@ def discovered(name: str, *configs: tuple[str, str]) -> TopicDiscovered:
         (16, "interval.ms", " 1000", False),
     ],
 )
-def test_what_kafkas_parsers_refuse_or_misread_is_found(kind: int, config: str, text: str, is_found: bool) -> None:
+def test_values_that_kafka_refuses_or_misreads_are_found(kind: int, config: str, text: str, is_found: bool) -> None:
     assert bool(unreadable(kind, ((config, text),))) is is_found
 
 
-def test_the_repair_sets_the_value_that_was_meant_or_deletes_what_is_none() -> None:
+def test_the_repair_sets_or_deletes_the_value() -> None:
     start = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type"
     assert repair(TOPICS, "t", MIN_ISR, " 2") == f"{start} topics --entity-name 't' --add-config {MIN_ISR}=2"
     assert repair(TOPICS, "t", MIN_ISR, "abc") == f"{start} topics --entity-name 't' --delete-config {MIN_ISR}"
     assert repair(BROKERS, "", UNCLEAN, " TRUE") == f"{start} brokers --entity-default --add-config {UNCLEAN}=true"
 
 
-def test_what_was_found_follows_the_events() -> None:
+def test_unreadable_configs_follow_the_events() -> None:
     found = UnreadableConfigs()
     of_all: Configs = ((MIN_ISR, " 3"),)
     changed = ResourceConfigsChanged(RequestId("r"), BROKERS, "", of_all, "User:kafka", None)
     with structlog.testing.capture_logs() as logs:
-        found.take(discovered("t", (MIN_ISR, " 2"), (UNCLEAN, " true")))
-        found.take(changed)
-        found.take(changed)
+        found.on_event(discovered("t", (MIN_ISR, " 2"), (UNCLEAN, " true")))
+        found.on_event(changed)
+        found.on_event(changed)
     assert found.count == 3
     assert [(each["resource"], each["config"], each["value"]) for each in logs] == [
         ("t", MIN_ISR, " 2"),
@@ -66,8 +66,8 @@ def test_what_was_found_follows_the_events() -> None:
         found.warn()
     assert [each.get("count") for each in logs] == [3, None, None, None]
     assert len(found.lines()) == 3
-    found.take(TopicVanished(TopicName("t"), TopicId(bytes(16)), ""))
-    found.take(ResourceConfigsChanged(RequestId("r"), BROKERS, "", ((MIN_ISR, "3"),), "User:kafka", None))
+    found.on_event(TopicVanished(TopicName("t"), TopicId(bytes(16)), ""))
+    found.on_event(ResourceConfigsChanged(RequestId("r"), BROKERS, "", ((MIN_ISR, "3"),), "User:kafka", None))
     assert found.count == 0
     with structlog.testing.capture_logs() as logs:
         found.warn()

@@ -184,7 +184,7 @@ class LogContract:
         assert log.get_many([]) == []
         assert list(log.scan()) == [(b"empty", b""), (b"two", b"3")]
 
-    def test_a_note_changes_state_alone(self, log: EventLog) -> None:
+    def test_write_of_state_without_events(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"1", old=b"0"))
         log.note({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
@@ -256,7 +256,7 @@ class TestInMemoryLog(LogContract):
         assert (list(log.shard_offsets("orders")), list(log.shard_offsets("other"))) == ([0], [])
         assert list(log.request_offsets("r1")) == [0]
 
-    def test_drop_unflushed_takes_notes_with_the_events_before_them(self, log: InMemoryLog) -> None:
+    def test_drop_unflushed_drops_later_state_writes(self, log: InMemoryLog) -> None:
         log.write(commit(b"a", k=b"1"))
         log.note({b"k": b"2"})
         log.flush()

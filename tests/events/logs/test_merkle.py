@@ -56,7 +56,7 @@ def test_known_root() -> None:
 
 
 @pytest.mark.parametrize("size", [0, *SIZES])
-def test_roots_are_those_of_the_definition(size: int) -> None:
+def test_roots_match_rfc_9162(size: int) -> None:
     leaves = values(size)
     frontier = Frontier()
     kept = [each for value in leaves for each in frontier.extend([value], 2)]
@@ -71,7 +71,7 @@ def test_roots_are_those_of_the_definition(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_event_is_proved_to_be_where_it_is(size: int) -> None:
+def test_inclusion_proofs(size: int) -> None:
     leaves = values(size)
     root = by_definition(leaves)
     for offset, value in enumerate(leaves):
@@ -87,7 +87,7 @@ def test_every_event_is_proved_to_be_where_it_is(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_older_tree_is_proved_to_be_a_beginning(size: int) -> None:
+def test_consistency_proofs(size: int) -> None:
     leaves = values(size)
     root = by_definition(leaves)
     for old in range(size + 1):
@@ -106,7 +106,7 @@ def test_every_older_tree_is_proved_to_be_a_beginning(size: int) -> None:
 
 
 @given(st.integers(0, 80), st.integers(0, 80), st.lists(st.binary(min_size=32, max_size=32), max_size=8))
-def test_no_made_up_path_is_taken(old: int, size: int, path: list[bytes]) -> None:
+def test_forged_paths_are_rejected(old: int, size: int, path: list[bytes]) -> None:
     """Whatever is in a file of a proof, checking it ends with an answer."""
     roots = b"\1" * 32, b"\2" * 32
     assert not is_consistent(old, roots[0], size, roots[1], path)

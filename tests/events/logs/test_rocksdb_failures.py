@@ -53,7 +53,7 @@ def test_a_failed_write_leaves_nothing_and_stops_writing(log: FaultyLog) -> None
         log.write(counted(3))
     log.write_fault = ""
     assert (log.next_offset, log.durable_offset) == (15, 15)
-    until = r"takes no writes until it has recovered from: IO error: No space"
+    until = r"rejects writes until it has recovered from: IO error: No space"
     with pytest.raises(LogWriteError, match=until):
         log.write(counted(3))
     with pytest.raises(LogWriteError, match=until):
@@ -171,7 +171,7 @@ log.close()
 """
 
 
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_size_limit(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WRITE_UNTIL_FULL, str(tmp_path / "log")], check=True, timeout=60)
 
 

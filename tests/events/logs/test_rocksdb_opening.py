@@ -23,8 +23,8 @@ from events.logs.log import (
     LogOfAnotherCluster,
     LogWriteError,
 )
-from events.logs.rocksdb_errors import classify
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_recovery import classify
 from tests.events.logs.rocksdb_folders import copied, counted, open_log, write_counted
 
 
@@ -171,7 +171,7 @@ def test_a_checkpoint_is_a_log_of_its_own(folder: Path, log: RocksDbLog, tmp_pat
     assert (copy.next_offset, copy.get(b"count")) == (50, b"9")
     assert list(copy.read()) == list(log.read(0, 50))
     copy.close()
-    with pytest.raises(FileExistsError, match="a checkpoint makes its own folder"):
+    with pytest.raises(FileExistsError, match="already exists: name a new folder for the copy"):
         log.checkpoint(tmp_path / "copy")
     with pytest.raises(LogError, match="no-such"):
         log.checkpoint(tmp_path / "no-such" / "copy")
@@ -230,7 +230,7 @@ def test_a_folder_left_half_made_is_made_again(folder: Path, tmp_path: Path) -> 
         ("IO error: While fdatasync: /d/000004.log: Input/output error", LogWriteError),
     ],
 )
-def test_what_rocksdb_says_is_classified_by_its_text(text: str, kind: type[LogError]) -> None:
+def test_rocksdb_errors_are_classified_by_text(text: str, kind: type[LogError]) -> None:
     error = classify(Exception(text), Path("/d"), LogWriteError)
     assert type(error) is kind
     assert "/d" in str(error)

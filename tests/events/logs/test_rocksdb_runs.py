@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
-from events.logs.rocksdb_batch import REQUEST, forget
 from events.logs.rocksdb_database import Database, Page
-from events.logs.rocksdb_runs import pack, run_prefix
+from events.logs.rocksdb_keys import REQUEST, pack, run_prefix
+from events.logs.rocksdb_log import forget_batch
 from tests.events.logs.rocksdb_folders import open_log
 
 FORGOTTEN = 3000
@@ -52,7 +52,7 @@ def some_runs(rng: random.Random, names: list[str]) -> dict[str, list[range]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) -> None:
+def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "a\0", "ab", "b", "z"]
     runs = some_runs(rng, names)
@@ -60,7 +60,7 @@ def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) ->
     gone = [(run_prefix(REQUEST, name), run) for name, each in runs.items() for run in each if run.start < FORGOTTEN]
     if seed % 2:
         database._views.flush()
-    database.write(forget(database, gone, ()))
+    database.write(forget_batch(database, gone, ()))
     kept = {name: [run for run in each if run.start >= FORGOTTEN] for name, each in runs.items()} | {"never": []}
     for _ in range(300):
         name, at_most = rng.choice(list(kept)), rng.randrange(FORGOTTEN, END + 10)
@@ -77,7 +77,7 @@ def test_runs_beside_thousands_of_deleted_ones(database: Database, seed: int) ->
         assert found == wanted
 
 
-def test_a_reader_in_the_middle_of_a_page_keeps_nobody_waiting_but_who_closes(tmp_path: Path) -> None:
+def test_readers_block_only_close(tmp_path: Path) -> None:
     database = opened(tmp_path)
     write(database, {"a": [range(1)]})
     closing = threading.Thread(target=database.close)
@@ -90,7 +90,7 @@ def test_a_reader_in_the_middle_of_a_page_keeps_nobody_waiting_but_who_closes(tm
     assert not closing.is_alive()
 
 
-def test_who_wants_the_first_of_many_keys_reads_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[int] = []
     read = Database._page
 

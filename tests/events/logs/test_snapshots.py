@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,23 +13,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs import snapshot_file
+from events.logs import snapshots
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshot_file import About, Block, Head, Snapshot, SnapshotDamaged, write_snapshot
 from events.logs.snapshots import (
     FOLDER,
-    about_at,
+    Block,
+    Head,
+    Snapshot,
+    SnapshotDamaged,
+    SnapshotInfo,
     nearest_snapshot,
     newest_snapshot,
     open_snapshot,
-    put_snapshot,
     remove_unfinished,
+    snapshot_info,
     snapshot_offsets,
+    store_snapshot,
+    write_snapshot,
 )
 from tests.events.logs.rocksdb_folders import cut, flip, open_log, write_counted
 
-ABOUT = About("made-here", 7, 1, 0)
+ABOUT = SnapshotInfo("made-here", 7, 1, 0)
 PAIRS = [(b"t%06d" % number, b"v%d" % number * (number % 50)) for number in range(5000)]
 
 
@@ -42,7 +47,7 @@ def log(tmp_path: Path) -> Iterator[RocksDbLog]:
 
 
 def put(log: RocksDbLog, offset: int) -> Path:
-    put_snapshot(log, about_at(log, offset), PAIRS[:100])
+    store_snapshot(log, snapshot_info(log, offset), PAIRS[:100])
     return log.path / FOLDER / f"{offset:020}.snapshot"
 
 
@@ -57,16 +62,21 @@ def nearest(log: RocksDbLog, end: int) -> int | None:
 keys = st.binary(max_size=4)
 
 
+def written(path: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+    with path.open("wb") as file:
+        return write_snapshot(file, ABOUT, pairs)
+
+
 @given(st.dictionaries(keys, st.binary(max_size=20_000), max_size=12), keys, st.none() | keys)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_it_reads_as_the_log_in_memory_does(
+def test_snapshot_reads_as_the_log_in_memory(
     tmp_path: Path, state: dict[bytes, bytes], prefix: bytes, after: bytes | None
 ) -> None:
     memory = InMemoryLog("x")
     memory._put(state)
     place = tmp_path / "one"
     place.unlink(missing_ok=True)
-    write_snapshot(place, ABOUT, sorted(state.items()))
+    written(place, sorted(state.items()))
     with Snapshot(place) as snapshot:
         assert snapshot.about == ABOUT
         assert list(snapshot.scan(prefix, after)) == list(memory.scan(prefix, after)), f"{prefix!r} after {after!r}"
@@ -74,9 +84,9 @@ def test_it_reads_as_the_log_in_memory_does(
         snapshot.check()
 
 
-def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
+def test_any_flipped_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
     place = tmp_path / "one"
-    size = write_snapshot(place, ABOUT, PAIRS[:300])
+    size = written(place, PAIRS[:300])
     whole = place.read_bytes()
     for at in range(8, size, 7):
         place.write_bytes(whole)
@@ -85,9 +95,9 @@ def test_any_byte_that_turned_is_found(tmp_path: Path) -> None:
             snapshot.check()
 
 
-def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
+def test_truncated_snapshot_is_rejected(tmp_path: Path) -> None:
     place = tmp_path / "one"
-    write_snapshot(place, ABOUT, PAIRS)
+    written(place, PAIRS)
     for size in (1, 20, 300, 10_000):
         cut(place, size)
         with pytest.raises(SnapshotDamaged):
@@ -96,7 +106,7 @@ def test_one_that_is_cut_is_refused(tmp_path: Path) -> None:
 
 def with_head(place: Path, *blocks: Block, content: bytes = b"", cluster_id: bytes = b"cccc", shift: int = 0) -> None:
     """A file that has the checksums that it should have, and says of itself what no snapshot does."""
-    said = Head(About("cccc", 7, 1, 0), tuple(blocks))
+    said = Head(SnapshotInfo("cccc", 7, 1, 0), tuple(blocks))
     head = msgspec.msgpack.encode(said).replace(b"cccc", cluster_id)
     end = struct.pack(">QI8s", 8 + len(content) + shift, zlib.crc32(head), b"TWSNAP01")
     place.write_bytes(b"TWSNAP01" + content + head + end)
@@ -115,22 +125,22 @@ FORGED: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_one_that_somebody_forged_is_refused(what: str, tmp_path: Path) -> None:
+def test_forged_snapshot_is_rejected(what: str, tmp_path: Path) -> None:
     """In an archive a base has this form: who begins with it passes a forged one over."""
     FORGED[what](tmp_path / "one")
     with pytest.raises(SnapshotDamaged), Snapshot(tmp_path / "one") as snapshot:
         list(snapshot.scan())
 
 
-def test_a_block_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_snapshot(tmp_path / "one", ABOUT, [(b"a", bytes(1 << 20))])
+def test_block_with_too_large_decompressed_size_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "one", [(b"a", bytes(1 << 20))])
     assert (tmp_path / "one").stat().st_size < 10_000
-    monkeypatch.setattr(snapshot_file, "UNPACKED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(snapshots, "UNPACKED_BYTES_MAX", 1 << 20)
     with pytest.raises(SnapshotDamaged, match="block 0 does not end within 1048576 bytes"):
         Snapshot(tmp_path / "one").get(b"a")
 
 
-def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
+def test_nearest_usable_snapshot(log: RocksDbLog) -> None:
     assert (nearest(log, 50), newest_snapshot(log)) == (None, None)
     for offset in (10, 30, 20):
         put(log, offset)
@@ -141,7 +151,7 @@ def test_the_nearest_that_can_be_used_counts(log: RocksDbLog) -> None:
     assert (nearest(log, 50), newest_snapshot(log)) == (20, 20)
 
 
-def test_those_of_another_history_do_not_count(log: RocksDbLog, tmp_path: Path) -> None:
+def test_snapshots_of_another_history_are_ignored(log: RocksDbLog, tmp_path: Path) -> None:
     put(log, 30)
     shorter = open_log(tmp_path / "shorter")
     write_counted(shorter, range(4))
@@ -153,7 +163,7 @@ def test_those_of_another_history_do_not_count(log: RocksDbLog, tmp_path: Path) 
     shorter.close()
 
 
-def test_what_is_not_durable_yet_has_no_snapshot(log: RocksDbLog) -> None:
+def test_no_snapshot_beyond_the_durable_offset(log: RocksDbLog) -> None:
     end = log.next_offset
     put(log, end)
     assert newest_snapshot(log) == end
@@ -167,11 +177,11 @@ def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
         raise OSError("no room left")
 
     with pytest.raises(OSError, match="no room"):
-        put_snapshot(log, about_at(log, 10), pairs())
+        store_snapshot(log, snapshot_info(log, 10), pairs())
     assert list((log.path / FOLDER).iterdir()) == []
 
 
-def test_what_a_dead_process_left_is_removed(log: RocksDbLog) -> None:
+def test_unfinished_snapshots_are_removed(log: RocksDbLog) -> None:
     kept = put(log, 10)
     kept.with_name(f"{20:020}.snapshot.tmp").write_bytes(b"half")
     assert snapshot_offsets(log) == [10]

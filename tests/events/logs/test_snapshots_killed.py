@@ -15,8 +15,8 @@ PAIRS = [(b"t%05d" % number, b"%d" % number * 40) for number in range(1500)]
 KEEP = """
 import os, signal, sys, zlib
 from pathlib import Path
-from events.logs import snapshot_file
-from events.logs.snapshots import about_at, put_snapshot
+from events.logs import snapshots
+from events.logs.snapshots import snapshot_info, store_snapshot
 from tests.events.logs.rocksdb_folders import open_log
 from tests.events.logs.test_snapshots_killed import PAIRS
 
@@ -38,10 +38,10 @@ def stepwise(holder, name):
     setattr(holder, name, doing)
 
 log = open_log(Path(sys.argv[1]))
-for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "open"), (Path, "rename"), (os, "fchmod"), (os, "fsync"),
-                     (zlib, "compress"), (snapshot_file.os, "open")):
+for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "replace"), (os, "open"), (os, "fsync"),
+                     (zlib, "compress")):
     stepwise(holder, name)
-put_snapshot(log, about_at(log, log.next_offset), PAIRS)
+store_snapshot(log, snapshot_info(log, log.next_offset), PAIRS)
 """
 
 

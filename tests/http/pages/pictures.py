@@ -21,7 +21,7 @@ HEIGHT_MAX = {WIDE: 1000, NARROW: 900}
 async def take(folder: Path) -> list[Path]:
     """Take them; where they are."""
     async with story(hostile=False) as one:
-        created = (await one.get("/topics/pay.orders"))["created_by"]["request_id"]
+        created = (await one.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
         pages = {
             "overview": "/",
             "topic": "/topics/pay.orders",

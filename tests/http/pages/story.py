@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from controller.policy.in_force import PolicyInForce, RuleInForce
-from projections.shown.quorum_types import QuorumShape, VoterShape
+from controller.policy.interface import PolicyInForce, RuleInForce
+from projections.views.overview_types import QuorumView, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
@@ -37,7 +37,7 @@ RULES = (
         ),
     ),
 )
-QUORUM = QuorumShape(
+QUORUM = QuorumView(
     node_id=3000,
     role="follower",
     epoch=4,
@@ -47,8 +47,8 @@ QUORUM = QuorumShape(
     high_watermark=12_345,
     applied=12_344,
     voters=(
-        VoterShape(node_id=3000, host="10.0.0.1", port=9093, priority=1, log_end=None, lag=None),
-        VoterShape(node_id=3001, host="10.0.0.2", port=9093, priority=None, log_end=12_345, lag=0),
+        VoterView(node_id=3000, host="10.0.0.1", port=9093, priority=1, log_end=None, lag=None),
+        VoterView(node_id=3001, host="10.0.0.2", port=9093, priority=None, log_end=12_345, lag=0),
     ),
 )
 
@@ -65,15 +65,15 @@ async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
         await one.create("pay.single", num_partitions=1)
         await one.create("orphan", 403)
         await one.create("web.huge", 400, num_partitions=3, replication_factor=9)
-        await one.request("PATCH", "/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
-        await one.request("PATCH", "/topics/pay.orders", json={"num_partitions": 8})
+        await one.request("PATCH", "/v1/topics/pay.orders", json={"configs": {"retention.ms": "3600000"}})
+        await one.request("PATCH", "/v1/topics/pay.orders", json={"num_partitions": 8})
         await one.create("pay.gone")
-        await one.request("DELETE", "/topics/pay.gone")
+        await one.request("DELETE", "/v1/topics/pay.gone")
         if hostile:
             await one.create(LONG, num_partitions=1)
         for name in HOSTILE if hostile else ():
-            await one.client.post("/topics", json={"name": name}, headers={"user-agent": CLIENT})
-        one.fleet.stop_broker(2)
+            await one.client.post("/v1/topics", json={"name": name}, headers={"user-agent": CLIENT})
+        one.brokers.stop_broker(2)
         await one.live(1, 3)
         yield one
 

@@ -105,8 +105,8 @@ def axe() -> str:
 async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
-        created = (await one.get("/topics/pay.orders"))["created_by"]["request_id"]
-        refused = (await one.get("/requests?principal=User:ANONYMOUS&outcome=rejected"))["requests"]
+        created = (await one.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
+        refused = (await one.get("/v1/requests?principal=User:ANONYMOUS&outcome=rejected"))["requests"]
         hostile = next(each["request_id"] for each in refused if HOSTILE[0] in each["topics"])
         paths = (*PAGES, f"/requests/{created}", "/topics?at=40", f"/requests/{hostile}")
 
@@ -225,7 +225,7 @@ async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -
                 look.click("#create button")
                 look.shows("It would be created")
                 look.click("button.main")
-                look.shows("From asked to answered")
+                look.shows("From request to answer")
                 look.at("/topics/pay.made")
                 look.fill("[name=typed]", "pay.made")
                 look.click("button.danger")
@@ -235,5 +235,5 @@ async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -
 
         await asyncio.to_thread(by_keyboard)
         await asyncio.to_thread(without_script)
-        assert "it was deleted at offset" in (await one.get("/topics/pay.made", 404))["message"]
+        assert "it was deleted at offset" in (await one.get("/v1/topics/pay.made", 404))["message"]
         assert look.complaints == []

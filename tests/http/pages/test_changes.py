@@ -9,7 +9,7 @@ import pytest
 from controller.access.users import Users
 from controller.access.users_file import set_password
 from controller.http.errors import Refused
-from controller.http.pages.tokens import HALF_DAY_MS, Tokens
+from controller.http.requests import HALF_DAY_MS, FormTokens
 from controller.machine.state import Cluster
 from tests.http.pages.story import HTML, Read, page, send, text_of
 from tests.http.service import POLICY, Judge, owned, service
@@ -29,10 +29,10 @@ async def test_a_create_is_tried_then_done() -> None:
         tried = text_of((await send(one, "/topics", 200, **fields, do="dry-run")).text)
         assert "It would be created: 4 partitions, factor 3" in tried
         assert "topicwright topic create pay.new --partitions 4 --config retention.ms=5 --dry-run" in tried
-        await one.get("/topics/pay.new", 404)
+        await one.get("/v1/topics/pay.new", 404)
         done = await send(one, "/topics", 303, **fields, do="create")
         assert done.headers["location"].startswith("/requests/")
-        made = await one.get("/topics/pay.new")
+        made = await one.get("/v1/topics/pay.new")
         assert (made["num_partitions"], made["configs"]) == (4, {"retention.ms": "5"})
         again = text_of((await send(one, "/topics", 409, **fields, do="create")).text)
         assert "It was refused: TOPIC_ALREADY_EXISTS" in again
@@ -45,7 +45,7 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
     ({"num_partitions": "many"}, "num_partitions: Expected `int`, got `str`"),
     ({"num_partitions": "99999999999"}, "num_partitions: Expected `int` <= 2147483647"),
     ({"configs": "retention.ms"}, "configs: line 1 is not name=value"),
-    ({"configs": "a=1\na=2"}, "configs: a is given twice, in line 2 too"),
+    ({"configs": "a=1\na=2"}, "configs: a is given twice, again in line 2"),
     ({"configs": "no.such=1"}, "INVALID_CONFIG"),
     ({"name": "<b>"}, "INVALID_TOPIC_EXCEPTION"),
 )
@@ -67,15 +67,15 @@ async def test_a_topic_is_grown_changed_and_deleted() -> None:
         await one.create("t", configs={"retention.ms": "5"})
         assert (await send(one, "/topics/t", do="grow", num_partitions="5")).headers["location"] == "/topics/t"
         await send(one, "/topics/t", do="configs", configs="retention.ms=\nmin.insync.replicas=2")
-        shown = await one.get("/topics/t")
+        shown = await one.get("/v1/topics/t")
         assert (shown["num_partitions"], shown["configs"]) == (5, {"min.insync.replicas": "2"})
         for fields, status, words in (
             ({"do": "grow", "num_partitions": "2"}, 400, "Invalid partitions"),
             ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
-            ({"do": "configs", "configs": " "}, 400, "body: one of configs and num_partitions"),
-            ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name, 't'"),
+            ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
+            ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name 't'"),
             ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
-            ({"do": "polish"}, 400, "do: 'polish' is none of grow, configs, delete"),
+            ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
         ):
             refused = await send(one, "/topics/t", status, **fields)
             assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"
@@ -86,14 +86,14 @@ async def test_a_topic_is_grown_changed_and_deleted() -> None:
             )
         gone = await send(one, "/topics/t", do="delete", typed="t")
         assert "deleted" in text_of(await page(one, gone.headers["location"]))
-        await one.get("/topics/t", 404)
+        await one.get("/v1/topics/t", 404)
 
 
 async def test_a_form_needs_a_token_of_the_page_and_comes_from_it() -> None:
     async with service() as one:
         for token in ("", "x" * 40, "ü"):
             refused = await send(one, "/topics", 403, token=token, name="t", do="create")
-            assert "load the page again" in refused.text
+            assert "reload the page" in refused.text
         token = Read(await page(one, "/policies")).token
         fields = {"token": token, "name": "t", "do": "create"}
         other = {**HTML, "origin": "https://evil.example"}
@@ -105,19 +105,19 @@ async def test_a_form_needs_a_token_of_the_page_and_comes_from_it() -> None:
         large = b"a=" + b"%41" * 25_000
         answer = await one.client.post("/topics", content=large, headers=HTML)
         assert (answer.status_code, "at most 65536 bytes" in answer.text) == (413, True)
-        await one.get("/topics/t", 404)
-        assert (await one.get("/requests"))["requests"] == []
+        await one.get("/v1/topics/t", 404)
+        assert (await one.get("/v1/requests"))["requests"] == []
 
 
 def test_a_token_is_one_principals_and_ends() -> None:
-    tokens, now = Tokens(), 10 * HALF_DAY_MS + 5
+    tokens, now = FormTokens(), 10 * HALF_DAY_MS + 5
     token = tokens.of("User:a", now)
     tokens.check(token, "User:a", now + HALF_DAY_MS)
     for principal, later in (("User:b", 0), ("User:a", 2 * HALF_DAY_MS)):
         with pytest.raises(Refused):
             tokens.check(token, principal, now + later)
     with pytest.raises(Refused):
-        Tokens().check(token, "User:a", now)
+        FormTokens().check(token, "User:a", now)
 
 
 async def test_who_may_see_little_is_shown_that_and_it_is_said(tmp_path: Path) -> None:
@@ -129,21 +129,21 @@ async def test_who_may_see_little_is_shown_that_and_it_is_said(tmp_path: Path) -
             one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
             for name in ("open.one", "secret"):
                 await one.create(name)
-            refusals = len((await one.get("/requests"))["requests"])
+            refusals = len((await one.get("/v1/requests"))["requests"])
             first = text_of(await page(one, "/"))
             assert "User:carol" in first
-            assert "this login may not" in first
+            assert "this user needs Describe" in first
             listed = text_of(await page(one, "/topics"))
             assert "open.one" in listed
             assert "secret" not in listed
             assert "Topics that you may not describe are left out" in listed
             topic = await page(one, "/topics/open.one")
-            assert "Where configs come from is for who may describe them" in topic
+            assert "To see configs, this user needs DescribeConfigs" in topic
             assert "Partitions, now" not in topic, "no form for what is not allowed"
             assert "Delete this topic" in topic
             assert "at_ms" not in topic, "when things happened is for who may describe the cluster"
             assert "You see your own requests" in text_of(await page(one, "/requests"))
-            assert len((await one.get("/requests"))["requests"]) == refusals, "looking at pages records no refusal"
+            assert len((await one.get("/v1/requests"))["requests"]) == refusals, "looking at pages records no refusal"
             for path in ("/topics/secret", "/brokers", "/events", "/brokers/1"):
                 assert "is needed" in text_of(await page(one, path, 403)), path
             assert "Topics that you may not describe are left out" in text_of(await page(one, "/diff?from=0"))

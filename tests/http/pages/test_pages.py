@@ -7,10 +7,9 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from controller.http.pages import negotiating
-from controller.http.pages.assets import ADDRESSES
-from controller.http.pages.frame import Frame
-from projections.shown.json_types import AsOfShape
+from controller.http.pages.frame import ADDRESSES, Frame
+from controller.http.pages.site import cleaned
+from projections.views.json_types import AsOfView
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
 from tests.http.service import service
 
@@ -34,28 +33,7 @@ ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\
 
 
 @pytest.mark.parametrize(
-    ("accept", "is_page"),
-    [
-        (HTML["accept"], True),
-        ("text/html", True),
-        ("application/xhtml+xml", True),
-        ("*/*", False),
-        ("", False),
-        ("application/json", False),
-        ("application/json, text/html;q=0.9", False),
-        ("text/html, application/json", True),
-        ("text/event-stream", False),
-        ("text/html;q=0", False),
-        ("text/html;q=none", False),
-        ("text/html;q=0.1;x=,,;;", True),
-    ],
-)
-def test_who_accepts_html_gets_the_page(accept: str, is_page: bool) -> None:
-    assert negotiating.prefers_html(accept) is is_page
-
-
-@pytest.mark.parametrize(
-    ("query", "tidy"),
+    ("query", "clean"),
     [
         ("", None),
         ("name=a&at=5", None),
@@ -67,19 +45,18 @@ def test_who_accepts_html_gets_the_page(accept: str, is_page: bool) -> None:
         ("at_ms=999999999999999999", "at=999999999999999999ms"),
     ],
 )
-def test_the_address_of_a_page_has_nothing_that_is_empty(query: str, tidy: str | None) -> None:
-    assert negotiating.tidied(query) == tidy
+def test_page_addresses_have_no_empty_parameters(query: str, clean: str | None) -> None:
+    assert cleaned(query) == clean
 
 
-async def test_the_same_path_is_a_page_for_browsers_and_json_for_programs() -> None:
+async def test_json_is_under_v1_and_pages_are_everywhere_else() -> None:
     async with service() as one:
         await one.create("t")
-        for path in ("/topics", "/v1/topics", "/topics/t", "/brokers", "/requests", "/policies", "/topics/t/configs"):
-            answer = await one.client.get(path, headers=HTML)
+        for path in ("/topics", "/topics/t", "/brokers", "/requests", "/policies", "/topics/t/configs"):
+            answer = await one.client.get(path)
             assert answer.headers["content-type"].startswith("text/html"), path
-            assert "accept" in answer.headers["vary"]
-            assert isinstance(await one.get(path), dict)
-        for path in ("/openapi.json", "/health/ready", "/log/head", "/v1/log/head"):
+            assert isinstance(await one.get(f"/v1{path}"), dict)
+        for path in ("/openapi.json", "/health/ready", "/v1/log/head", "/v1/topics", "/v1/none"):
             assert "json" in (await one.client.get(path, headers=HTML)).headers["content-type"], path
         sent_on = await one.client.get("/topics?name=&status=ready", headers=HTML)
         assert (sent_on.status_code, sent_on.headers["location"]) == (303, "/topics?status=ready")
@@ -90,7 +67,7 @@ async def test_the_same_path_is_a_page_for_browsers_and_json_for_programs() -> N
 
 async def test_pages_show_what_the_json_shows() -> None:
     async with story() as one:
-        topic = await one.get("/topics/pay.orders")
+        topic = await one.get("/v1/topics/pay.orders")
         shown = text_of(await page(one, "/topics/pay.orders"))
         for word in (
             topic["topic_id"],
@@ -99,11 +76,11 @@ async def test_pages_show_what_the_json_shows() -> None:
             "under-replicated (8 of 8)",
         ):
             assert word in shown, word
-        request = await one.get(f"/requests/{topic['created_by']['request_id']}")
+        request = await one.get(f"/v1/requests/{topic['created_by']['request_id']}")
         shown = text_of(await page(one, f"/requests/{request['request_id']}"))
         for word in (request["client_id"], request["host"], request["topics"][0]["wanted"], "answered"):
             assert word in shown, word
-        summary = await one.get("/summary")
+        summary = await one.get("/v1/summary")
         shown = text_of(await page(one, "/"))
         for each in (*summary["refused"], {"rule": summary["newest"][0]["request_id"]}):
             assert each["rule"] in shown, each
@@ -117,10 +94,10 @@ async def test_pages_show_what_the_json_shows() -> None:
             "quorum --bootstrap-controller 10.0.0.1:9093",
         ):
             assert word in shown, word
-        broker = await one.get("/brokers/2")
+        broker = await one.get("/v1/brokers/2")
         assert broker["reason"] in text_of(await page(one, "/brokers/2"))
         assert "retention.ms : 86400000 → 3600000" in text_of(
-            await page(one, f"/diff?from={request['asked_offset'] + 6}")
+            await page(one, f"/diff?from={request['requested_offset'] + 6}")
         )
         policies = text_of(await page(one, "/policies"))
         for word in ("owner enforced", "size observed", "names need an owner", "User:ANONYMOUS : 1"):
@@ -129,7 +106,7 @@ async def test_pages_show_what_the_json_shows() -> None:
 
 async def test_every_page_is_safe_whole_and_needs_no_script() -> None:
     async with story() as one:
-        requests = (await one.get("/requests", limit=1000))["requests"]
+        requests = (await one.get("/v1/requests", limit=1000))["requests"]
         paths = [*PAGES, *(f"/requests/{quote(each['request_id'])}" for each in requests if each["host"])]
         for path in paths:
             answer = await one.client.get(path, headers=HTML)
@@ -171,7 +148,7 @@ async def test_links_lead_somewhere() -> None:
 BAD_INPUT = (
     ("/topics?at=99999999", 400, "at: offset 99999999 is not reached yet: the newest event is at offset"),
     ("/topics?at=soon", 400, "is not a valid point in time"),
-    ("/topics?att=5", 400, "att: unknown query parameter; allowed are at, cursor, limit, name, order"),
+    ("/topics?att=5", 400, "att: unknown query parameter; allowed are after, at, cursor, limit, name, order"),
     ("/topics?at=1&at=2", 400, "at: given more than once"),
     ("/topics?limit=5000", 400, "limit:"),
     ("/topics?status=well", 400, "status:"),
@@ -182,15 +159,15 @@ BAD_INPUT = (
     ("/topics/pay.orders?partition=-1", 400, "partition:"),
     ("/requests/none", 404, "no request 'none' is in the log"),
     ("/brokers/77", 404, "there is no broker 77"),
-    ("/brokers/x", 404, "there is nothing at this path"),
-    ("/no/such/page", 404, "there is nothing at this path"),
+    ("/brokers/x", 404, "unknown path"),
+    ("/no/such/page", 404, "unknown path"),
     ("/events?type=Nothing", 400, "type:"),
-    ("/diff?from=", 200, "Name the earlier moment"),
+    ("/diff?from=", 200, "Give the earlier point in time"),
     ("/diff?from=soon", 400, "is not a valid point in time"),
     ("/explain/nothing", 404, "no topic and no request 'nothing' is in the log"),
     ("/topics?at=1970-01-01", 200, "before the first event"),
     ("/?at=1970-01-01", 200, "Nothing was refused"),
-    ("/quorum?at=5", 400, "at: unknown query parameter; none is allowed here"),
+    ("/quorum?at=5", 400, "at: unknown query parameter; this path takes none"),
     ("/?at=2999-01-01", 200, "As of 2999-01-01"),
 )
 """A path, the status of its page, and words of it."""
@@ -204,7 +181,7 @@ async def test_bad_input_is_answered_with_what_is_allowed() -> None:
 
 
 def test_pages_of_a_log_in_partitions_lead_to_times_where_offsets_say_nothing() -> None:
-    as_of = AsOfShape(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
+    as_of = AsOfView(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
     frame = Frame(
         path="/topics/t",
         query={"at": "7"},

@@ -62,7 +62,7 @@ def columns(rows: Sequence[Sequence[str]], names: str) -> list[list[str]]:
 async def test_page_json_and_the_command_of_the_page_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     async with story(hostile=False) as one:
         run = Command(one, capsys)
-        events = (await one.get("/events", limit=1000))["events"]
+        events = (await one.get("/v1/events", limit=1000))["events"]
         created = next(each for each in events if each["type"] == "CreateRequested")
         died = next(each for each in events if each["type"] == "BrokerFenced")
         moments = [None, created["offset"] + 5, died["offset"] - 1, died["offset"] + 1, died["at"]]
@@ -79,8 +79,8 @@ async def _answer(one: Service, run: Command, path: str, names: str, moment: obj
     given = "" if moment is None else urlencode({"from" if path == "diff" else "at": moment})
     address = f"/{path}{'&' if '?' in path else '?'}{given}".rstrip("?&")
     shown = Read(await page(one, address))
-    command = shlex.split(shown.text.rpartition("The same on the command line: topicwright ")[2])
-    answer, printed = await one.get(address), json.loads(await run(*command, "-o", "json"))
+    command = shlex.split(shown.text.rpartition("On the command line: topicwright ")[2])
+    answer, printed = await one.get(f"/v1{address}"), json.loads(await run(*command, "-o", "json"))
     shared = {name for name in answer if name in printed and not name.startswith("next")}
     assert len(shared) > 1, "a place to go on from is another each time; all else is the same"
     assert {name: answer[name] for name in shared} == {name: printed[name] for name in shared}, address

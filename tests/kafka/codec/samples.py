@@ -18,11 +18,12 @@ from kio.serial import entity_writer
 from controller.kafka.codec.schema import Direction, Field, Kind, Layout, load_entity, load_schema
 from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, ApiKey, Message
 
+_DIRECTIONS: tuple[Direction, ...] = ("request", "response")
 EVERY_VERSION = [
     (int(api.key), version, direction)
     for api in APIS.values()
     for version in range(api.min_version, api.max_version + 1)
-    for direction in ("request", "response")
+    for direction in _DIRECTIONS
 ]
 EVERY_VERSION_IDS = [f"{APIS[key].name}-v{version}-{direction}" for key, version, direction in EVERY_VERSION]
 

@@ -19,9 +19,9 @@ from controller.kafka.codec.primitives import (
     uvarint,
 )
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsResponse
-from controller.kafka.messages.elect_leaders import ElectLeadersRequest
-from controller.kafka.messages.fetch import FetchRequest
+from controller.kafka.messages.cluster import ApiVersionsResponse
+from controller.kafka.messages.quorum import FetchRequest
+from controller.kafka.messages.topics import ElectLeadersRequest
 
 EMPTY_FETCH = codec.encode_request(ApiKey.FETCH, 15, 1, "c", FetchRequest())[4:]
 REPLICA_STATE = 1
@@ -39,7 +39,7 @@ def state(replica: int, size: int = 13, tag: int = REPLICA_STATE) -> bytes:
     return uvarint(tag) + uvarint(size) + struct.pack(">iq", replica, 5) + b"\0"
 
 
-def test_a_tagged_value_is_read_within_its_size() -> None:
+def test_tagged_field_is_read_within_its_size() -> None:
     assert read_fetch(b"\1" + state(7)).replica_state.replica_id == 7
 
 
@@ -56,20 +56,20 @@ def test_a_tagged_value_is_read_within_its_size() -> None:
     ],
     ids=["overrun", "rest", "nothing", "past the end", "repeated", "out of order", "unfilled"],
 )
-def test_other_tags_are_malformed(tags: bytes, complaint: str) -> None:
+def test_malformed_tags(tags: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         read_fetch(tags)
     assert complaint in str(refusal.value)
 
 
 @pytest.mark.parametrize("tags", [b"\2\x05\0\x05\0", b"\2\x05\0\x04\0"], ids=["repeated", "out of order"])
-def test_unknown_tags_rise_too(tags: bytes) -> None:
+def test_unknown_tags_must_ascend(tags: bytes) -> None:
     frame = struct.pack(">hhih", ApiKey.CREATE_TOPICS, 7, 1, 1) + b"x" + tags
     with pytest.raises(MalformedRequest, match=r"request header: tag . after tag 5"):
         codec.parse_header(frame)
 
 
-def test_a_header_has_no_more_tags_than_are_read_in_a_moment() -> None:
+def test_header_tags_are_limited() -> None:
     def frame(count: int) -> bytes:
         tags = b"".join(uvarint(tag) + b"\0" for tag in range(count))
         return struct.pack(">hhih", ApiKey.API_VERSIONS, 3, 1, 1) + b"x" + uvarint(count) + tags
@@ -79,7 +79,7 @@ def test_a_header_has_no_more_tags_than_are_read_in_a_moment() -> None:
         codec.parse_header(frame(TAGS_MAX + 1))
 
 
-def test_an_array_in_a_tagged_field_has_no_more_elements_than_fit_in_it() -> None:
+def test_array_in_tagged_field_must_fit() -> None:
     """Else each of many small fields has its reader go through all that follows, and come back."""
     count = 20_000
     feature = uvarint(count + 1) + b"\2a\0\0\0\1\0" * count
@@ -99,7 +99,7 @@ def of_empty_names(count: int) -> bytes:
     return struct.pack(">i", count) + bytes(2 * count)
 
 
-def test_elements_are_counted_over_all_arrays() -> None:
+def test_element_limit_counts_all_arrays() -> None:
     message, elements = codec.read_request(ApiKey.METADATA, 0, of_empty_names(ELEMENTS_MAX))
     assert (len(message.topics), elements) == (ELEMENTS_MAX, ELEMENTS_MAX)  # type: ignore[attr-defined]
     with pytest.raises(MalformedRequest, match="topics: more elements than one request may have"):
@@ -127,7 +127,7 @@ def test_eight_numbers_count_as_one_element() -> None:
         )
 
 
-def test_nothing_is_taken_for_elements_that_are_too_many() -> None:
+def test_no_memory_is_allocated_for_too_many_elements() -> None:
     body = of_empty_names(2_000_000)
     tracemalloc.start()
     try:
@@ -138,7 +138,7 @@ def test_nothing_is_taken_for_elements_that_are_too_many() -> None:
         tracemalloc.stop()
 
 
-def test_formats_of_long_arrays_take_no_memory() -> None:
+def test_struct_formats_of_long_arrays_are_small() -> None:
     array_unpacker.cache_clear()
     array_packer.cache_clear()
     gc.collect()

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.codec.schema import Direction
-from controller.kafka.messages.api_versions import ApiVersionsResponse
-from controller.kafka.messages.create_topics import (
+from controller.kafka.messages.cluster import ApiVersionsResponse
+from controller.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    MetadataRequest,
 )
-from controller.kafka.messages.metadata import MetadataRequest
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, messages
 
 every_version = pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
@@ -35,13 +35,13 @@ def read(version: int, body: bytes) -> Any:
     return codec.decode_request(19, version, body)
 
 
-def test_the_bytes_of_the_examples() -> None:
+def test_encoded_bytes_of_examples() -> None:
     assert read(7, CREATE_V7) == CREATE
     assert read(2, CREATE_V2) == CREATE
 
 
 @pytest.mark.parametrize(("version", "body"), [(7, CREATE_V7), (2, CREATE_V2)])
-def test_bytes_after_the_message_are_left_alone(version: int, body: bytes) -> None:
+def test_trailing_bytes_are_ignored(version: int, body: bytes) -> None:
     assert read(version, body + b"\0\0\0") == CREATE
 
 
@@ -50,7 +50,7 @@ def test_bytes_after_the_message_are_left_alone(version: int, body: bytes) -> No
     [b"\x01\x63\x03abc", b"\x02\x63\x00\xff\x7f\x01x", b"\x01\x80\x80\x01\x80\x01" + bytes(128)],
     ids=["one", "two", "long"],
 )
-def test_unknown_tagged_fields_are_skipped_wherever_they_are(tags: bytes) -> None:
+def test_unknown_tagged_fields_are_skipped(tags: bytes) -> None:
     assert read(7, CREATE_V7[:-1] + tags) == CREATE, "after the message"
     nested = CREATE_V7.replace(b"\x01\x01\0", b"\x01\x01" + tags)
     assert read(7, nested) == CREATE, "in an element of an array"
@@ -58,7 +58,7 @@ def test_unknown_tagged_fields_are_skipped_wherever_they_are(tags: bytes) -> Non
     assert codec.parse_header(header + CREATE_V7).body_offset == len(header), "in the header"
 
 
-def test_tagged_fields_that_are_known_are_read_among_others() -> None:
+def test_known_tagged_fields_are_read() -> None:
     response = codec.encode_response(18, 3, 1, ApiVersionsResponse())[4:]
     tags = b"\x04" + b"\x01\x08" + struct.pack(">q", 77) + b"\x03\x01\x01" + b"\x63\x02ab" + b"\x64\x00"
     _, read_back = codec.decode_response(18, 3, response[:-1] + tags)
@@ -108,7 +108,7 @@ def test_all_topics_is_a_null_array_from_version_1_of_metadata() -> None:
         (7, CREATE_V7[:-3], "timeout_ms: the bytes end early"),
     ],
 )
-def test_what_cannot_be_read_is_reported_with_its_place(version: int, body: bytes, complaint: str) -> None:
+def test_malformed_request_names_the_field(version: int, body: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         read(version, body)
     assert complaint in str(refusal.value)
@@ -124,19 +124,19 @@ def test_what_cannot_be_read_is_reported_with_its_place(version: int, body: byte
         (struct.pack(">hhih", 19, 7, 1, 1) + b"x\x01\x01\x09a", "request header: 9 bytes announced, 1 left"),
     ],
 )
-def test_a_header_that_cannot_be_read_is_reported(frame: bytes, complaint: str) -> None:
+def test_malformed_header(frame: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         codec.parse_header(frame)
     assert complaint in str(refusal.value)
 
 
-def test_a_response_that_ends_in_its_header_is_reported() -> None:
+def test_truncated_response_header() -> None:
     with pytest.raises(MalformedRequest, match="response header"):
         codec.decode_response(19, 7, b"\0\0\0\1")
 
 
 @pytest.mark.parametrize("version", [1, 2, 4, 5, 7])
-def test_a_message_too_long_for_kafka_is_cut_at_a_character(version: int) -> None:
+def test_long_error_message_is_truncated_at_a_character(version: int) -> None:
     result = CreatableTopicResult(name="a", error_code=44, error_message="é" * 40_000)
     frame = codec.encode_response(19, version, 1, CreateTopicsResponse(topics=(result,)))
     _, read_back = codec.decode_response(19, version, frame[4:])
@@ -153,9 +153,7 @@ def decode(api_key: int, version: int, direction: Direction, frame: bytes) -> An
 @every_version
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
-def test_cut_short_anywhere_it_is_malformed(
-    api_key: int, version: int, direction: Direction, data: st.DataObject
-) -> None:
+def test_truncated_message_is_malformed(api_key: int, version: int, direction: Direction, data: st.DataObject) -> None:
     message = data.draw(messages(api_key, version, direction))
     if direction == "request":
         frame = codec.encode_request(api_key, version, 1, "c", message)[4:]
@@ -170,7 +168,7 @@ def test_cut_short_anywhere_it_is_malformed(
 @every_version
 @settings(max_examples=10, deadline=None)
 @given(data=st.data(), noise=st.binary(max_size=60))
-def test_noise_is_a_message_or_malformed(
+def test_random_bytes_are_a_message_or_malformed(
     api_key: int, version: int, direction: Direction, data: st.DataObject, noise: bytes
 ) -> None:
     message = data.draw(messages(api_key, version, direction))

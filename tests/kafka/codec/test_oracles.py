@@ -35,7 +35,7 @@ def body(api_key: int, version: int, direction: Direction, message: Message) -> 
 @every_version
 @few
 @given(data=st.data(), client_id=st.none() | st.text(st.characters(codec="utf-8"), max_size=20))
-def test_a_message_has_the_bytes_of_others_and_is_read_back(
+def test_bytes_equal_kio_and_kafka_python(
     api_key: int, version: int, direction: Direction, data: st.DataObject, client_id: str | None
 ) -> None:
     message = data.draw(messages(api_key, version, direction))
@@ -89,14 +89,14 @@ def _encoded_arrays_are_spliced_in(api_key: int, version: int, direction: Direct
         assert body(api_key, version, direction, same) == plain, "spliced bytes differ from plain ones"
 
 
-def test_an_element_of_another_api_is_refused() -> None:
-    from controller.kafka.messages.metadata import MetadataResponseTopic
+def test_encode_element_of_another_api_raises() -> None:
+    from controller.kafka.messages.topics import MetadataResponseTopic
 
     with pytest.raises(LookupError, match="CreateTopics v7 has no MetadataResponseTopic"):
         codec.encode_element(19, 7, MetadataResponseTopic(topic_id=ZERO_UUID))
 
 
-def test_every_api_of_the_table_is_named_as_kafka_names_it() -> None:
+def test_api_names_are_kafkas() -> None:
     for api in APIS.values():
         for message, suffix in ((api.request, "Request"), (api.response, "Response")):
             assert message.__name__ == api.name + suffix, f"{message.__name__} in the row of {api.name}"

@@ -10,10 +10,9 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersionsRequest
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from controller.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
-from controller.kafka.messages.sasl_handshake import SaslHandshakeRequest
+from controller.kafka.messages.access import SaslAuthenticateRequest, SaslHandshakeRequest
+from controller.kafka.messages.cluster import ApiVersionsRequest
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.service import Limits
 from tests.kafka.sasl.users import MemoryUsers, ScramClient, rules
 from tests.kafka.server.listener import Client, Run, connected, frame, metadata_request, request, run, serving
@@ -60,7 +59,7 @@ def failures(logs: list[Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_login_by_scram(run: Run, mechanism: str) -> None:
+def test_scram_login(run: Run, mechanism: str) -> None:
     async def scenario() -> None:
         seen = Seen()
         async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
@@ -77,7 +76,7 @@ def test_a_login_by_scram(run: Run, mechanism: str) -> None:
     run(scenario)
 
 
-def test_checks_of_passwords_take_turns_by_address(run: Run) -> None:
+def test_password_checks_are_scheduled_fairly_by_address(run: Run) -> None:
     async def scenario() -> None:
         sasl = rules()
         async with serving({}, sasl=sasl) as server, connected(server) as client:
@@ -88,7 +87,7 @@ def test_checks_of_passwords_take_turns_by_address(run: Run) -> None:
     run(scenario)
 
 
-def test_what_is_sent_behind_a_login_waits_for_it(run: Run) -> None:
+def test_pipelined_requests_wait_for_the_login(run: Run) -> None:
     async def scenario() -> None:
         seen = Seen()
         async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
@@ -116,7 +115,7 @@ BEFORE = [
 
 
 @pytest.mark.parametrize(("sent", "reason"), BEFORE, ids=[reason for _, reason in BEFORE])
-def test_nothing_is_done_before_a_login(run: Run, sent: bytes, reason: str) -> None:
+def test_unauthenticated_requests_are_rejected(run: Run, sent: bytes, reason: str) -> None:
     async def scenario() -> None:
         seen = Seen()
         async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
@@ -129,7 +128,7 @@ def test_nothing_is_done_before_a_login(run: Run, sent: bytes, reason: str) -> N
     run(scenario)
 
 
-def test_between_handshake_and_login_only_tokens_are_taken(run: Run) -> None:
+def test_only_sasl_authenticate_after_handshake(run: Run) -> None:
     async def scenario() -> None:
         async with serving({ApiKey.METADATA: Seen()}, sasl=rules()) as server, connected(server) as client:
             await handshake(client, "PLAIN")
@@ -167,7 +166,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("said", "reason", "user", "message"), WRONG, ids=[str(row[0]) for row in WRONG])
-def test_a_failed_login_by_plain(run: Run, said: bytes, reason: str, user: str, message: str) -> None:
+def test_failed_plain_login(run: Run, said: bytes, reason: str, user: str, message: str) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             with capture_logs() as logs:
@@ -182,7 +181,7 @@ def test_a_failed_login_by_plain(run: Run, said: bytes, reason: str, user: str, 
 
 
 @pytest.mark.parametrize("user", ["alice", "nobody"])
-def test_a_failed_login_by_scram(run: Run, user: str) -> None:
+def test_failed_scram_login(run: Run, user: str) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             await handshake(client, "SCRAM-SHA-256")
@@ -196,7 +195,7 @@ def test_a_failed_login_by_scram(run: Run, user: str) -> None:
     run(scenario)
 
 
-def test_a_failed_login_waits_for_its_answer(run: Run) -> None:
+def test_failed_login_response_is_delayed(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules(failed_delay_ms=300)) as server, connected(server) as client:
             loop = asyncio.get_running_loop()
@@ -209,7 +208,7 @@ def test_a_failed_login_waits_for_its_answer(run: Run) -> None:
     run(scenario)
 
 
-def test_a_mechanism_that_is_not_enabled(run: Run) -> None:
+def test_mechanism_not_enabled(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             answer = await handshake(client, "GSSAPI")
@@ -219,7 +218,7 @@ def test_a_mechanism_that_is_not_enabled(run: Run) -> None:
     run(scenario)
 
 
-def test_a_client_of_before_kip_152_sends_bare_tokens(run: Run) -> None:
+def test_sasl_handshake_v0_raw_tokens(run: Run) -> None:
     async def scenario() -> None:
         seen = Seen()
         async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
@@ -235,7 +234,7 @@ def test_a_client_of_before_kip_152_sends_bare_tokens(run: Run) -> None:
     run(scenario)
 
 
-def test_a_bare_token_that_is_wrong_ends_the_connection(run: Run) -> None:
+def test_wrong_raw_token_disconnects(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             with capture_logs() as logs:
@@ -248,7 +247,7 @@ def test_a_bare_token_that_is_wrong_ends_the_connection(run: Run) -> None:
     run(scenario)
 
 
-def test_who_does_not_log_in_in_time_is_cut_off(run: Run) -> None:
+def test_authentication_timeout(run: Run) -> None:
     async def scenario() -> None:
         limits = Limits(authentication_ms_max=100)
         async with serving({}, sasl=rules(), limits=limits) as server, connected(server) as client:
@@ -260,7 +259,7 @@ def test_who_does_not_log_in_in_time_is_cut_off(run: Run) -> None:
     run(scenario)
 
 
-def test_who_has_logged_in_stays(run: Run) -> None:
+def test_no_authentication_timeout_after_login(run: Run) -> None:
     async def scenario() -> None:
         limits = Limits(authentication_ms_max=500)
         handlers = {ApiKey.METADATA: Seen()}
@@ -284,7 +283,7 @@ class Clock:
         return self.now
 
 
-def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
+def test_expired_session_must_reauthenticate(run: Run) -> None:
     async def scenario() -> None:
         seen, clock = Seen(), Clock()
         handlers = {ApiKey.METADATA: seen}
@@ -302,13 +301,13 @@ def test_a_session_that_has_ended_wants_a_new_login(run: Run) -> None:
                 with capture_logs() as logs:
                     client.send(metadata_request(5))
                     assert await client.closed() == b""
-                assert [line["reason"] for line in logs] == ["the session has expired and was not authenticated anew"]
+                assert [line["reason"] for line in logs] == ["the session has expired and was not re-authenticated"]
             assert seen.principals == ["User:alice", "User:alice"]
 
     run(scenario)
 
 
-def test_a_client_that_cannot_log_in_anew_is_given_no_end(run: Run) -> None:
+def test_no_session_lifetime_for_sasl_authenticate_v0(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules(session_ms_max=5000)) as server, connected(server) as client:
             await handshake(client, "PLAIN")
@@ -317,7 +316,7 @@ def test_a_client_that_cannot_log_in_anew_is_given_no_end(run: Run) -> None:
     run(scenario)
 
 
-def test_a_new_login_must_be_of_the_same_principal(run: Run) -> None:
+def test_reauthentication_needs_the_same_principal(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             await log_in(client)
@@ -329,7 +328,7 @@ def test_a_new_login_must_be_of_the_same_principal(run: Run) -> None:
     run(scenario)
 
 
-def test_a_new_login_must_be_by_the_same_mechanism(run: Run) -> None:
+def test_reauthentication_needs_the_same_mechanism(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             await log_in(client)
@@ -341,7 +340,7 @@ def test_a_new_login_must_be_by_the_same_mechanism(run: Run) -> None:
     run(scenario)
 
 
-def test_a_wrong_new_login_ends_the_connection(run: Run) -> None:
+def test_failed_reauthentication_disconnects(run: Run) -> None:
     async def scenario() -> None:
         async with serving({}, sasl=rules()) as server, connected(server) as client:
             await log_in(client)
@@ -351,7 +350,7 @@ def test_a_wrong_new_login_ends_the_connection(run: Run) -> None:
     run(scenario)
 
 
-def test_logins_that_follow_each_other_too_quickly_are_not_taken(run: Run) -> None:
+def test_reauthentication_rate_limit(run: Run) -> None:
     async def scenario() -> None:
         clock = Clock()
         async with serving({}, sasl=rules(), clock=clock) as server, connected(server) as client:

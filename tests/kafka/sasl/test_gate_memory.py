@@ -15,7 +15,7 @@ from tests.kafka.server.listener import Run, connected, run, serving, until
 __all__ = ["run"]
 
 
-def test_what_all_hold_who_are_not_logged_in_is_bounded_and_costs_nobody_else_the_connection(run: Run) -> None:
+def test_buffers_of_unauthenticated_clients_are_shed_first(run: Run) -> None:
     async def scenario() -> None:
         limits = Limits(held_bytes_max=1_000_000)
         async with AsyncExitStack() as stack:
@@ -36,7 +36,7 @@ def test_what_all_hold_who_are_not_logged_in_is_bounded_and_costs_nobody_else_th
     run(scenario)
 
 
-def test_small_pieces_of_many_who_are_not_logged_in_count_too(run: Run) -> None:
+def test_small_buffers_of_unauthenticated_clients_count(run: Run) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(
@@ -51,7 +51,7 @@ def test_small_pieces_of_many_who_are_not_logged_in_count_too(run: Run) -> None:
     run(scenario)
 
 
-def test_how_large_a_frame_may_be_before_a_login_is_a_setting(run: Run) -> None:
+def test_sasl_server_max_receive_size(run: Run) -> None:
     async def scenario() -> None:
         small = replace(rules(), frame_bytes_max=2000)
         async with serving({ApiKey.METADATA: Seen()}, sasl=small) as server, connected(server) as client:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from controller.kafka.sasl.conversation import LoginRefused
+from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of, keys_of, salted_password
 from controller.machine.state import ScramCredential
 from tests.kafka.sasl.users import MemoryUsers, ScramClient
@@ -26,7 +26,7 @@ class OneUser(MemoryUsers):
         return self._credential
 
 
-async def test_the_example_of_rfc_7677() -> None:
+async def test_rfc_7677_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     users = OneUser(credential_of("SCRAM-SHA-256", "pencil", salt, 4096))
     server = ScramConversation(users, "SCRAM-SHA-256", nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
@@ -41,7 +41,7 @@ async def test_the_example_of_rfc_7677() -> None:
     assert final.user == "user"
 
 
-def test_the_key_derivation_of_rfc_7914() -> None:
+def test_rfc_7914_key_derivation() -> None:
     derived = salted_password("SCRAM-SHA-256", "passwd", b"salt", 1)
     assert derived.hex() == "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
     assert [len(key) for key in keys_of("SCRAM-SHA-512", derived)] == [64, 64]
@@ -52,7 +52,7 @@ USERS = ["alice", "a,b=c", "=2C", "ünïcødé", "with space", "n=x,r=y"]
 
 @mechanisms
 @pytest.mark.parametrize("user", USERS)
-async def test_any_name_and_password(mechanism: str, user: str) -> None:
+async def test_scram_with_any_name_and_password(mechanism: str, user: str) -> None:
     password = f"p,=ü {user}"
     server, client = ScramConversation(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
     step = await server.step(client.first())
@@ -74,10 +74,10 @@ n,,n=alice,r=x,tokenauth=true   | delegation tokens    | not spoken
 
 
 @pytest.mark.parametrize("line", FIRSTS.strip("\n").splitlines())
-async def test_a_first_message_that_is_refused(line: str) -> None:
+async def test_invalid_client_first_message(line: str) -> None:
     said, why, _ = (cell.strip() for cell in line.split("|"))
     server = ScramConversation(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
-    with pytest.raises(LoginRefused, match=why):
+    with pytest.raises(AuthenticationFailed, match=why):
         await server.step(said.encode())
 
 
@@ -96,19 +96,19 @@ FINALS = [
 
 
 @pytest.mark.parametrize(("change", "why"), FINALS, ids=[why for _, why in FINALS])
-async def test_a_final_message_that_is_refused(change: object, why: str) -> None:
+async def test_invalid_client_final_message(change: object, why: str) -> None:
     users = MemoryUsers({"alice": "secret"})
     server, client = ScramConversation(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
     said = client.final((await server.step(client.first())).challenge)
-    with pytest.raises(LoginRefused, match=why) as raised:
+    with pytest.raises(AuthenticationFailed, match=why) as raised:
         await server.step(change(said))  # type: ignore[operator]
     assert "secret" not in str(raised.value)
 
 
 @mechanisms
-async def test_a_wrong_password_is_refused_at_the_end(mechanism: str) -> None:
+async def test_wrong_password_fails_after_the_proof(mechanism: str) -> None:
     server = ScramConversation(MemoryUsers({"alice": "right"}), mechanism)
     client = ScramClient(mechanism, "alice", "wrong")
     step = await server.step(client.first())
-    with pytest.raises(LoginRefused, match="wrong user name or password"):
+    with pytest.raises(AuthenticationFailed, match="wrong user name or password"):
         await server.step(client.final(step.challenge))

@@ -6,9 +6,8 @@ import base64
 import hashlib
 import hmac
 
-from controller.kafka.sasl.conversation import StartConversation
+from controller.kafka.sasl.conversation import PlainConversation, StartConversation
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.sasl.plain import PlainConversation
 from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of
 from controller.machine.state import ScramCredential
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from controller.kafka.handling import NO_RESPONSE, Answer, Disconnect, RequestContext
-from controller.kafka.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-)
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 
 
 class Gates:

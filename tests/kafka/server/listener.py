@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import uvloop
 
-from controller.apis.api_versions import with_api_versions
-from controller.apis.sasl import not_expected
+from controller.apis.cluster import with_api_versions
+from controller.apis.tables import UNEXPECTED_SASL
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.connection_counts import ConnectionCounts
 from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import Limits, OnRequest
+from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -59,7 +58,7 @@ async def serving(
     tls: Tls | None = None,
 ) -> AsyncIterator[KafkaServer]:
     """A listener on a free port, stopped at the end."""
-    rows = table(handlers, *([not_expected] if sasl is not None else []))
+    rows = table(handlers, *([UNEXPECTED_SASL] if sasl is not None else []))
     server = KafkaServer("127.0.0.1", 0, rows, limits=limits, counts=counts, clock=clock, sasl=sasl, tls=tls)
     if on_request is not None:
         server.on_request = on_request

@@ -11,10 +11,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-)
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.gates import Gates, at_once
 from tests.kafka.server.listener import Run, connected, frame, header, metadata_request, run, serving, settled, until
@@ -22,7 +19,7 @@ from tests.kafka.server.listener import Run, connected, frame, header, metadata_
 __all__ = ["run"]
 
 
-def test_requests_are_begun_together_and_answered_in_order(run: Run) -> None:
+def test_pipelined_requests_are_answered_in_order(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
@@ -43,7 +40,7 @@ def test_requests_are_begun_together_and_answered_in_order(run: Run) -> None:
     run(scenario)
 
 
-def test_handlers_may_answer_at_once_or_by_a_future(run: Run) -> None:
+def test_handlers_may_return_messages_or_futures(run: Run) -> None:
     async def scenario() -> None:
         waiting: list[asyncio.Future[Answer]] = []
 
@@ -62,7 +59,7 @@ def test_handlers_may_answer_at_once_or_by_a_future(run: Run) -> None:
     run(scenario)
 
 
-def test_what_is_not_to_be_answered_is_passed_over(run: Run) -> None:
+def test_requests_without_a_response(run: Run) -> None:
     async def scenario() -> None:
         async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
             client.send(metadata_request(1), metadata_request(2, "nothing"), metadata_request(3))
@@ -71,7 +68,7 @@ def test_what_is_not_to_be_answered_is_passed_over(run: Run) -> None:
     run(scenario)
 
 
-def test_a_handler_knows_who_sent_the_request(run: Run) -> None:
+def test_request_context(run: Run) -> None:
     async def scenario() -> None:
         seen: list[RequestContext] = []
 
@@ -116,9 +113,7 @@ def test_a_handler_knows_who_sent_the_request(run: Run) -> None:
     ids=["version", "key", "size", "array", "disconnect"],
 )
 @pytest.mark.parametrize("handler", [at_once, Gates], ids=["plain", "async"])
-def test_an_end_comes_after_the_answers_before_it_with_one_log_line(
-    run: Run, handler: Any, sent: bytes, log: dict[str, Any]
-) -> None:
+def test_disconnect_follows_earlier_responses(run: Run, handler: Any, sent: bytes, log: dict[str, Any]) -> None:
     async def scenario() -> None:
         handle = handler() if handler is Gates else handler
         with capture_logs() as logs:
@@ -138,10 +133,10 @@ def test_an_end_comes_after_the_answers_before_it_with_one_log_line(
     [
         ("raise", "the handler failed"),
         ("nonsense", "the handler failed"),
-        ("unencodable", "the answer cannot be encoded"),
+        ("unencodable", "the response cannot be encoded"),
     ],
 )
-def test_a_bug_in_a_handler_costs_its_connection_only(run: Run, name: str, reason: str) -> None:
+def test_handler_exception_closes_only_its_connection(run: Run, name: str, reason: str) -> None:
     async def scenario() -> None:
         with capture_logs() as logs:
             async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as other:
@@ -158,7 +153,7 @@ def test_a_bug_in_a_handler_costs_its_connection_only(run: Run, name: str, reaso
     run(scenario)
 
 
-def test_a_cancelled_wait_ends_the_connection_too(run: Run) -> None:
+def test_cancelled_handler_closes_the_connection(run: Run) -> None:
     async def scenario() -> None:
         def handle(context: RequestContext, request: MetadataRequest) -> Any:
             given: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -180,7 +175,7 @@ def test_a_cancelled_wait_ends_the_connection_too(run: Run) -> None:
     run(scenario)
 
 
-def test_when_the_client_has_gone_its_handlers_are_cancelled(run: Run) -> None:
+def test_disconnect_cancels_handlers(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         outcomes: list[str] = []
@@ -200,7 +195,7 @@ def test_when_the_client_has_gone_its_handlers_are_cancelled(run: Run) -> None:
     run(scenario)
 
 
-def test_each_request_is_reported_with_its_outcome(run: Run) -> None:
+def test_on_request_outcomes(run: Run) -> None:
     async def scenario() -> None:
         reports: list[tuple[Any, ...]] = []
         ticks = iter(range(1000))
@@ -225,7 +220,7 @@ def test_each_request_is_reported_with_its_outcome(run: Run) -> None:
     run(scenario)
 
 
-def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(run: Run) -> None:
+def test_stop_drains_connections(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         service = serving({ApiKey.METADATA: gates})
@@ -248,7 +243,7 @@ def test_a_stop_answers_what_is_in_flight_and_takes_nothing_new(run: Run) -> Non
     run(scenario)
 
 
-def test_a_stop_cuts_off_what_lasts_beyond_its_deadline(run: Run) -> None:
+def test_stop_aborts_after_the_deadline(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
@@ -258,12 +253,12 @@ def test_a_stop_cuts_off_what_lasts_beyond_its_deadline(run: Run) -> None:
                 await server.stop(0.01)
             assert await client.closed() == b""
             assert gates.cancelled == ["gate1"]
-            assert [log["event"] for log in logs] == ["connections_cut_off"]
+            assert [log["event"] for log in logs] == ["connections_aborted"]
 
     run(scenario)
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_handler(run: Run) -> None:
+def test_stop_does_not_wait_for_stuck_handlers(run: Run) -> None:
     async def scenario() -> None:
         begun, release = asyncio.Event(), asyncio.Event()
 
@@ -279,13 +274,13 @@ def test_a_stop_does_not_wait_for_ever_for_a_handler(run: Run) -> None:
             await begun.wait()
             with capture_logs() as logs:
                 await server.stop(0.01)
-            assert [log["event"] for log in logs] == ["connections_cut_off", "handlers_not_cancelled"]
+            assert [log["event"] for log in logs] == ["connections_aborted", "handlers_not_cancelled"]
             release.set()
 
     run(scenario)
 
 
-def test_listeners_in_one_process_speak_what_each_was_given(run: Run) -> None:
+def test_listeners_have_their_own_tables(run: Run) -> None:
     async def scenario() -> None:
         async with serving({ApiKey.METADATA: at_once}) as full, serving({}) as bare:
             assert await advertised(full) == [3, 18]

@@ -1,4 +1,4 @@
-"""What a connection puts up with: requests and bytes in flight, slow readers, idleness, too many clients."""
+"""Limits on connections, requests and bytes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,30 @@ import asyncio
 import gc
 import weakref
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
 )
-from controller.kafka.server.service import Limits
+from controller.kafka.server.service import ConnectionCounts, Limits
+from controller.kafka.server.tls import Tls
 from tests.kafka.server.gates import Gates, at_once
 from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, settled, until
 from tests.kafka.server.listener import request as request_frame
+from tests.kafka.server.test_tls import settings
+from tests.security.certificates import Authority
 
 __all__ = ["run"]
 
 
-def test_no_more_are_begun_than_may_be_in_flight(run: Run) -> None:
+def test_requests_in_flight_limit(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         limits = Limits(requests_in_flight_max=2)
@@ -45,7 +49,7 @@ def test_no_more_are_begun_than_may_be_in_flight(run: Run) -> None:
     run(scenario)
 
 
-def test_the_bytes_in_flight_are_limited_too(run: Run) -> None:
+def test_bytes_in_flight_limit(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         limits = Limits(request_bytes_max=1200)
@@ -62,7 +66,7 @@ def test_the_bytes_in_flight_are_limited_too(run: Run) -> None:
     run(scenario)
 
 
-def test_many_small_requests_in_one_piece_are_all_answered(run: Run) -> None:
+def test_many_small_requests_in_one_read(run: Run) -> None:
     async def scenario() -> None:
         count = 3000
         limits = Limits(requests_in_flight_max=10)
@@ -73,7 +77,7 @@ def test_many_small_requests_in_one_piece_are_all_answered(run: Run) -> None:
     run(scenario)
 
 
-def test_a_large_request_arrives_in_pieces(run: Run) -> None:
+def test_large_request_in_many_reads(run: Run) -> None:
     async def scenario() -> None:
         sizes: list[int] = []
 
@@ -94,7 +98,7 @@ def test_a_large_request_arrives_in_pieces(run: Run) -> None:
     run(scenario)
 
 
-def test_a_slow_reader_is_not_read_from_and_loses_nothing(run: Run) -> None:
+def test_slow_reader_backpressure(run: Run) -> None:
     async def scenario() -> None:
         begun = 0
 
@@ -118,7 +122,7 @@ def test_a_slow_reader_is_not_read_from_and_loses_nothing(run: Run) -> None:
     run(scenario)
 
 
-def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) -> None:
+def test_max_connections(run: Run) -> None:
     async def scenario() -> None:
         with capture_logs() as logs:
             async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
@@ -133,13 +137,13 @@ def test_connections_beyond_the_limit_are_refused_with_one_log_line(run: Run) ->
                     third.send(metadata_request(3))
                     assert await third.correlation_ids(1) == [3]
         assert [(log["event"], log["reason"]) for log in logs] == [
-            ("connection_refused", "too many connections: max.connections allows 1")
+            ("connection_rejected", "too many connections: max.connections allows 1")
         ]
 
     run(scenario)
 
 
-def test_idle_connections_are_closed_but_not_those_that_wait_for_an_answer(run: Run) -> None:
+def test_connections_max_idle(run: Run) -> None:
     async def scenario() -> None:
         now = 0.0
         gates = Gates()
@@ -164,7 +168,7 @@ def test_idle_connections_are_closed_but_not_those_that_wait_for_an_answer(run: 
     run(scenario)
 
 
-def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
+def test_idle_check_runs_periodically(run: Run) -> None:
     async def scenario() -> None:
         limits = Limits(idle_ms_max=20)
         async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
@@ -173,10 +177,10 @@ def test_the_server_looks_for_idle_connections_by_itself(run: Run) -> None:
     run(scenario)
 
 
-def test_nothing_is_kept_of_a_client_that_was_to_be_silent_and_has_gone(run: Run) -> None:
+def test_muted_client_that_disconnects_leaves_nothing_behind(run: Run) -> None:
     async def scenario() -> None:
         def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-            context.silence(2**31 - 1)
+            context.throttle(2**31 - 1)
             return MetadataResponse()
 
         limits = Limits(idle_ms_max=100)
@@ -193,14 +197,14 @@ def test_nothing_is_kept_of_a_client_that_was_to_be_silent_and_has_gone(run: Run
     run(scenario)
 
 
-def test_the_longest_silence_counts(run: Run) -> None:
+def test_longest_throttle_time_wins(run: Run) -> None:
     async def scenario() -> None:
         begun: list[int] = []
 
         def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
             begun.append(context.correlation_id)
-            for silence_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
-                context.silence(silence_ms)
+            for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
+                context.throttle(throttle_time_ms)
             return MetadataResponse()
 
         async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
@@ -212,7 +216,7 @@ def test_the_longest_silence_counts(run: Run) -> None:
     run(scenario)
 
 
-def test_of_what_is_half_sent_the_largest_is_closed_beyond_the_limit(run: Run) -> None:
+def test_largest_partial_requests_are_shed_first(run: Run) -> None:
     async def scenario() -> None:
         limits = Limits(held_bytes_max=1_000_000)
         with capture_logs() as logs:
@@ -232,12 +236,14 @@ def test_of_what_is_half_sent_the_largest_is_closed_beyond_the_limit(run: Run) -
                 last.writer.close()
                 small.writer.close()
                 await until(lambda: server._held == 0)
-        assert [log["reason"] for log in logs] == ["all connections hold more than queued.max.request.bytes=1000000"]
+        assert [log["reason"] for log in logs] == [
+            "the buffers of all connections exceed queued.max.request.bytes=1000000"
+        ]
 
     run(scenario)
 
 
-def test_answers_that_nobody_takes_are_bounded_over_all_connections(run: Run) -> None:
+def test_unsent_responses_count_for_queued_max_request_bytes(run: Run) -> None:
     async def scenario() -> None:
         def handle(context: RequestContext, request: MetadataRequest) -> Answer:
             return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),) * 300)
@@ -252,5 +258,69 @@ def test_answers_that_nobody_takes_are_bounded_over_all_connections(run: Run) ->
             await settled()
             assert server._held <= limits.held_bytes_max
             assert server.connections >= 2
+
+    run(scenario)
+
+
+def test_max_connections_per_ip_overrides() -> None:
+    counts = ConnectionCounts(2, {"192.0.2.9": 1, "192.0.2.8": 0})
+    with capture_logs() as logs:
+        assert [counts.admit("192.0.2.1") for _ in range(3)] == [True, True, False]
+        assert [counts.admit("192.0.2.9") for _ in range(2)] == [True, False]
+        assert not counts.admit("192.0.2.8")
+    assert [log["reason"].rpartition(" ")[2] for log in logs] == ["2", "1", "0"]
+    counts.left("192.0.2.1")
+    assert counts.admit("192.0.2.1")
+
+
+def test_total_connection_limit() -> None:
+    counts = ConnectionCounts(total_max=3)
+    assert [counts.admit(f"192.0.2.{number}") for number in range(5)] == [True, True, True, False, False]
+    counts.left("192.0.2.0")
+    assert counts.total == 2
+    assert counts.admit("192.0.2.4")
+
+
+def test_disconnected_addresses_are_forgotten() -> None:
+    counts = ConnectionCounts()
+    for number in range(1000):
+        counts.admit(str(number))
+        counts.left(str(number))
+    assert counts.total == 0
+    assert not counts._by_host, "each address that ever came is kept"
+
+
+def test_listeners_share_max_connections_per_ip(run: Run) -> None:
+    async def scenario() -> None:
+        counts, handlers = ConnectionCounts(1), {ApiKey.METADATA: at_once}
+        with capture_logs() as logs:
+            async with serving(handlers, counts=counts) as one, serving(handlers, counts=counts) as other:
+                async with connected(one) as first:
+                    first.send(metadata_request(1))
+                    assert await first.correlation_ids(1) == [1]
+                    async with connected(other) as second:
+                        assert await second.closed() == b""
+                await until(lambda: counts.total == 0)
+                async with connected(other) as third:
+                    third.send(metadata_request(3))
+                    assert await third.correlation_ids(1) == [3]
+        reason = "too many connections from one address: max.connections.per.ip allows 1"
+        assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
+
+    run(scenario)
+
+
+def test_tls_handshake_counts_as_connection(run: Run, tmp_path: Path) -> None:
+    tls = Tls(settings(Authority(tmp_path).issue("server")))
+
+    async def scenario() -> None:
+        counts = ConnectionCounts(1)
+        async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:
+            _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
+            await until(lambda: counts.total == 1)
+            async with connected(server) as second:
+                assert await second.closed() == b""
+            waiting.close()
+            await until(lambda: counts.total == 0)
 
     run(scenario)

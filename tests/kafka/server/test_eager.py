@@ -19,14 +19,14 @@ async def at_once(value: int) -> int:
     return value
 
 
-def test_without_a_wait_the_result_is_there_at_once(run: Run) -> None:
+def test_eager_result_without_wait(run: Run) -> None:
     async def scenario() -> None:
         assert eager.start(at_once(3), asyncio.get_running_loop()) == 3
 
     run(scenario)
 
 
-def test_what_it_raises_before_its_first_wait_is_raised_at_once(run: Run) -> None:
+def test_eager_exception_before_first_wait(run: Run) -> None:
     async def fails() -> None:
         raise ValueError("no")
 
@@ -37,7 +37,7 @@ def test_what_it_raises_before_its_first_wait_is_raised_at_once(run: Run) -> Non
     run(scenario)
 
 
-def test_after_its_first_wait_it_goes_on_as_a_task(run: Run) -> None:
+def test_eager_continues_as_task(run: Run) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         gate: asyncio.Future[int] = loop.create_future()
@@ -61,7 +61,7 @@ def test_after_its_first_wait_it_goes_on_as_a_task(run: Run) -> None:
     run(scenario)
 
 
-def test_an_exception_of_what_it_waits_for_reaches_it(run: Run) -> None:
+def test_eager_receives_exceptions(run: Run) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         gate: asyncio.Future[int] = loop.create_future()
@@ -82,7 +82,7 @@ def test_an_exception_of_what_it_waits_for_reaches_it(run: Run) -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_it_is_cancelled_where_it_waits(run: Run, rounds: int) -> None:
+def test_eager_cancellation(run: Run, rounds: int) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         seen = []
@@ -105,25 +105,25 @@ def test_it_is_cancelled_where_it_waits(run: Run, rounds: int) -> None:
     run(scenario)
 
 
-def test_it_may_go_on_after_being_cancelled(run: Run) -> None:
+def test_eager_continues_after_cancellation(run: Run) -> None:
     async def scenario() -> None:
         async def stays() -> str:
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
                 await asyncio.sleep(0.001)
-                return "stayed"
+                return "retained_events"
             return "was not cancelled"
 
         started = eager.start(stays(), asyncio.get_running_loop())
         assert isinstance(started, asyncio.Task)
         started.cancel()
-        assert await started == "stayed"
+        assert await started == "retained_events"
 
     run(scenario)
 
 
-def test_it_has_a_context_of_its_own(run: Run) -> None:
+def test_eager_has_its_own_context(run: Run) -> None:
     async def sets() -> tuple[int, int]:
         before = NUMBER.get()
         NUMBER.set(7)

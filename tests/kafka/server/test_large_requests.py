@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import (
+from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -24,7 +24,7 @@ __all__ = ["run"]
 LARGE = MetadataRequest(topics=tuple(MetadataRequestTopic(name="gate") for _ in range(10_000)))
 
 
-def test_what_follows_a_large_request_is_begun_after_it(run: Run) -> None:
+def test_requests_after_a_large_one_wait(run: Run) -> None:
     async def scenario() -> None:
         sizes: list[int] = []
 
@@ -42,7 +42,7 @@ def test_what_follows_a_large_request_is_begun_after_it(run: Run) -> None:
     run(scenario)
 
 
-def test_a_large_request_that_is_malformed_ends_the_connection_after_earlier_answers(run: Run) -> None:
+def test_malformed_large_request_disconnects_after_earlier_responses(run: Run) -> None:
     async def scenario() -> None:
         outcomes: list[str] = []
         gates = Gates()
@@ -68,7 +68,7 @@ def test_a_large_request_that_is_malformed_ends_the_connection_after_earlier_ans
     run(scenario)
 
 
-async def test_a_client_that_leaves_while_its_request_is_read_leaves_nothing_behind() -> None:
+async def test_disconnect_while_decoding_leaves_nothing_behind() -> None:
     bench = Bench()
     go_on = threading.Event()
     bench.server.reader.submit(go_on.wait, 30)
@@ -81,7 +81,7 @@ async def test_a_client_that_leaves_while_its_request_is_read_leaves_nothing_beh
     bench.server.reader.shutdown()
 
 
-def test_answers_count_until_they_have_left(run: Run) -> None:
+def test_unsent_responses_count(run: Run) -> None:
     """What is answered behind a request that waits is kept: as bytes, and not beyond the limit."""
 
     async def scenario() -> None:
@@ -107,7 +107,7 @@ def test_answers_count_until_they_have_left(run: Run) -> None:
     run(scenario)
 
 
-def test_nothing_is_begun_beside_a_list_of_everything(run: Run) -> None:
+def test_list_requests_run_alone(run: Run) -> None:
     async def scenario() -> None:
         gates = Gates()
         async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from controller.kafka.codec import codec
 from controller.kafka.handling import NO_RESPONSE, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from controller.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.server.protocol import ELEMENT_BYTES, READ_AT_ONCE_BYTES_MAX, Exchange, ServerProtocol
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.server.protocol import DECODED_ON_LOOP_BYTES_MAX, ELEMENT_BYTES, Exchange, ServerProtocol
 from tests.kafka.server.listener import frame, header, metadata_request, table
 
 BYTES_MAX = 1000
@@ -48,7 +48,7 @@ def answered(conversation: ServerProtocol) -> list[int]:
 
 @settings(max_examples=100, deadline=None)
 @given(cuts=st.lists(st.integers(0, 400), max_size=30), names=st.lists(st.text("ab", max_size=60), max_size=6))
-def test_frames_arrive_whole_however_they_are_cut(cuts: list[int], names: list[str]) -> None:
+def test_frames_in_any_pieces(cuts: list[int], names: list[str]) -> None:
     conversation = protocol()
     stream = b"".join(metadata_request(number, name) for number, name in enumerate(names))
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
@@ -60,7 +60,7 @@ def test_frames_arrive_whole_however_they_are_cut(cuts: list[int], names: list[s
     assert got == list(enumerate(names)), "requests lost, changed or out of order"
 
 
-def test_what_is_read_is_not_kept() -> None:
+def test_decoded_bytes_are_released() -> None:
     conversation = protocol()
     stream = b"".join(map(metadata_request, range(1000)))
     for start in range(0, len(stream), 50):
@@ -69,7 +69,7 @@ def test_what_is_read_is_not_kept() -> None:
         assert len(conversation._buffer) < 150
 
 
-def test_requests_wait_in_the_buffer_until_they_are_taken() -> None:
+def test_requests_wait_in_the_buffer() -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1) + metadata_request(2))
     first = conversation.next_exchange()
@@ -83,7 +83,7 @@ def test_requests_wait_in_the_buffer_until_they_are_taken() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(order=st.permutations(range(6)))
-def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
+def test_responses_are_in_order_of_requests(order: list[int]) -> None:
     conversation = protocol()
     conversation.receive(b"".join(metadata_request(number) for number in range(6)))
     requests = exchanges(conversation)
@@ -93,11 +93,13 @@ def test_answers_leave_in_the_order_of_their_requests(order: list[int]) -> None:
         left += answered(conversation)
         done = set(order[: position + 1])
         assert left == list(range(len(left))), "an answer overtook another"
-        assert len(left) == next((n for n in range(6) if n not in done), 6), "an answer that could leave stayed"
+        assert len(left) == next((n for n in range(6) if n not in done), 6), (
+            "an answer that could leave retained_events"
+        )
     assert conversation.in_flight == conversation.bytes_in_flight == 0
 
 
-def test_what_is_in_flight_is_counted_in_requests_and_bytes() -> None:
+def test_in_flight_requests_and_bytes() -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1, "x") + metadata_request(2, "xy"))
     exchanges(conversation)
@@ -106,7 +108,7 @@ def test_what_is_in_flight_is_counted_in_requests_and_bytes() -> None:
     assert conversation.bytes_in_flight == frames + 2 * ELEMENT_BYTES, "each has one element"
 
 
-def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
+def test_unsupported_api_versions_version_is_answered_in_version_0() -> None:
     conversation = protocol()
     conversation.receive(frame(header(18, 99, 5) + b"whatever it has") + metadata_request(6))
     fallback, request = exchanges(conversation)
@@ -130,7 +132,7 @@ def test_an_unspoken_version_of_api_versions_is_answered_in_version_0() -> None:
         (b"GET / HTTP/1.1\r\n", "malformed", "frame: 1195725856 bytes announced, 0 to 1000 allowed"),
     ],
 )
-def test_what_is_not_spoken_ends_the_conversation(sent: bytes, outcome: str, reason: str) -> None:
+def test_unsupported_api_or_version_ends_the_connection(sent: bytes, outcome: str, reason: str) -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1) + sent + metadata_request(2))
     request, end = exchanges(conversation)
@@ -144,14 +146,14 @@ def test_what_is_not_spoken_ends_the_conversation(sent: bytes, outcome: str, rea
     assert conversation.next_exchange() is None, "nothing is read after the end"
 
 
-def test_a_frame_of_the_largest_size_is_taken() -> None:
+def test_frame_of_maximum_size() -> None:
     conversation = protocol()
     name = "x" * (BYTES_MAX - len(metadata_request(1)) + 4)
     conversation.receive(metadata_request(1, name))
     assert correlation_ids(conversation) == [1]
 
 
-def test_a_request_without_an_answer_leaves_no_bytes() -> None:
+def test_no_response_has_no_bytes() -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1))
     (exchange,) = exchanges(conversation)
@@ -168,15 +170,15 @@ def test_a_request_is_answered_once() -> None:
         exchange.answer(MetadataResponse())
 
 
-def test_a_large_request_is_left_for_another_thread_to_read() -> None:
+def test_large_request_is_not_decoded_on_the_loop() -> None:
     conversation = ServerProtocol(table({ApiKey.METADATA: never}), 1 << 20)
-    names = tuple(MetadataRequestTopic(name="") for _ in range(READ_AT_ONCE_BYTES_MAX))
+    names = tuple(MetadataRequestTopic(name="") for _ in range(DECODED_ON_LOOP_BYTES_MAX))
     large = codec.encode_request(ApiKey.METADATA, 1, 1, "test", MetadataRequest(topics=names))
     conversation.receive(large + metadata_request(2))
     exchange, small = exchanges(conversation)
     assert (exchange.request, exchange.unread) == (None, large[4:])
     assert small.unread is None
-    conversation.take(exchange, exchange.read(large[4:], READ_AT_ONCE_BYTES_MAX))
+    conversation.resize(exchange, exchange.read(large[4:], DECODED_ON_LOOP_BYTES_MAX))
     assert exchange.request == MetadataRequest(topics=names)
     taken = len(large) - 4 + len(names) * ELEMENT_BYTES + len(metadata_request(2)) - 4 + ELEMENT_BYTES
     assert conversation.bytes_in_flight == taken

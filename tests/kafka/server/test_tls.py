@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.service import Limits
 from controller.kafka.server.tls import (
@@ -40,7 +40,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("subject", "expected"), NAMES, ids=[expected for _, expected in NAMES])
-def test_a_name_is_written_as_java_writes_it(subject: x509.Name, expected: str) -> None:
+def test_distinguished_name_as_java(subject: x509.Name, expected: str) -> None:
     assert distinguished_name(subject) == expected
 
 
@@ -57,18 +57,18 @@ RULE:^CN=([^,]*),.*$/$12/                            | CN=a,O=b       | a2
 
 
 @pytest.mark.parametrize("line", RULES.strip().splitlines())
-def test_the_mapping_rules(line: str) -> None:
+def test_principal_mapping_rules(line: str) -> None:
     rules, distinguished, expected = (cell.strip() for cell in line.split("|"))
     assert PrincipalRules(rules).name_of(distinguished) == expected
 
 
-def test_a_name_that_no_rule_applies_to() -> None:
+def test_no_principal_mapping_rule_applies() -> None:
     with pytest.raises(NoRuleApplies, match=r"no rule of ssl\.principal\.mapping\.rules applies to CN=a"):
         PrincipalRules("RULE:^OU=(.*)$/$1/").name_of("CN=a")
 
 
 @pytest.mark.parametrize("text", ["RULE:a", "nonsense", "RULE:(/x/", "DEFAULT DEFAULT"])
-def test_what_is_no_rule(text: str) -> None:
+def test_invalid_principal_mapping_rules(text: str) -> None:
     with pytest.raises(ValueError, match=r"no rule at|not a regular expression"):
         PrincipalRules(text)
 
@@ -86,7 +86,7 @@ def settings(files: Files, **more: object) -> TlsSettings:
     return TlsSettings(keystore=files.keystore, **more)  # type: ignore[arg-type]
 
 
-def test_files_that_tls_cannot_be_had_from(authority: Authority, tmp_path: Path) -> None:
+def test_unusable_tls_files(authority: Authority, tmp_path: Path) -> None:
     server, locked = authority.issue("server"), authority.issue("locked", password="right-PLANTED")
     mixed = tmp_path / "mixed.pem"
     mixed.write_bytes(locked.certificate.read_bytes() + server.key.read_bytes())
@@ -145,7 +145,7 @@ async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
     return "" if answer is None else "spoken"
 
 
-def test_a_client_is_who_its_certificate_says(run: Run, authority: Authority) -> None:
+def test_principal_of_client_certificate(run: Run, authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
     client = authority.issue("client")
 
@@ -160,7 +160,7 @@ def test_a_client_is_who_its_certificate_says(run: Run, authority: Authority) ->
     run(scenario)
 
 
-def test_many_requests_at_once_and_large_ones(run: Run, authority: Authority) -> None:
+def test_many_and_large_requests_over_tls(run: Run, authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
 
     async def scenario() -> None:
@@ -195,7 +195,7 @@ async def logged(lines: Sequence[object], count: int) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_handshakes_that_fail_are_logged(run: Run, authority: Authority, tmp_path: Path) -> None:
+def test_failed_handshakes_are_logged(run: Run, authority: Authority, tmp_path: Path) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
     other = tmp_path / "other"
     other.mkdir()
@@ -211,7 +211,7 @@ def test_handshakes_that_fail_are_logged(run: Run, authority: Authority, tmp_pat
                 await logged(lines, 3)
             reasons = [line["reason"] for line in lines]
             assert reasons[0] == "peer did not return a certificate"
-            assert reasons[1].startswith("the client's certificate is not accepted: ")
+            assert reasons[1].startswith("the client's certificate was rejected: ")
             assert {line["event"] for line in lines} == {"tls_handshake_failed"}
             assert server.connections == 0
             assert not server.handshakes
@@ -220,7 +220,7 @@ def test_handshakes_that_fail_are_logged(run: Run, authority: Authority, tmp_pat
     run(scenario)
 
 
-def test_who_does_not_shake_hands_in_time_is_cut_off(run: Run, authority: Authority) -> None:
+def test_handshake_timeout(run: Run, authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
 
     async def scenario() -> None:
@@ -246,7 +246,7 @@ def test_handshakes_count_as_connections(run: Run, authority: Authority) -> None
     run(scenario)
 
 
-def test_new_files_are_for_new_connections(run: Run, tmp_path: Path) -> None:
+def test_tls_reload_applies_to_new_connections(run: Run, tmp_path: Path) -> None:
     folders = [tmp_path / "old", tmp_path / "new"]
     for folder in folders:
         folder.mkdir()
@@ -278,7 +278,7 @@ def test_new_files_are_for_new_connections(run: Run, tmp_path: Path) -> None:
     run(scenario)
 
 
-def test_files_that_cannot_be_read_again_change_nothing(authority: Authority) -> None:
+def test_failed_tls_reload_keeps_the_context(authority: Authority) -> None:
     files = authority.issue("server")
     tls = Tls(settings(files))
     before = tls.context

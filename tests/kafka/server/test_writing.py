@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.listener import metadata_request, table
@@ -79,7 +79,7 @@ class Bench:
             await asyncio.sleep(0)
 
 
-async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
+async def test_ready_responses_are_sent_in_one_write() -> None:
     bench = Bench()
     bench.connection.data_received(
         metadata_request(1) + metadata_request(2) + metadata_request(3) + metadata_request(4)
@@ -90,7 +90,7 @@ async def test_answers_that_are_ready_together_leave_in_one_write() -> None:
     assert len(bench.transport.writes) == 2
 
 
-async def test_large_answers_are_not_gathered_without_limit() -> None:
+async def test_large_responses_are_written_in_parts() -> None:
     bench = Bench()
     bench.connection.data_received(b"".join(map(metadata_request, range(40))))
     await bench.answer(*range(40), size=20_000)
@@ -98,7 +98,7 @@ async def test_large_answers_are_not_gathered_without_limit() -> None:
     assert max(map(len, bench.transport.writes)) < 300_000
 
 
-async def test_while_the_client_does_not_read_nothing_is_written_begun_or_read() -> None:
+async def test_pause_writing_stops_reading_and_handlers() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.connection.pause_writing()
@@ -112,7 +112,7 @@ async def test_while_the_client_does_not_read_nothing_is_written_begun_or_read()
     assert len(bench.transport.writes) == 2
 
 
-async def test_a_client_that_reads_again_is_not_idle() -> None:
+async def test_resumed_client_is_not_idle() -> None:
     bench = Bench()
     bench.connection.pause_writing()
     bench.now = 50.0
@@ -121,7 +121,7 @@ async def test_a_client_that_reads_again_is_not_idle() -> None:
     assert bench.connection.idle_s() == 0.0
 
 
-async def test_one_connection_does_not_keep_the_loop_for_itself() -> None:
+async def test_connection_yields_to_the_loop() -> None:
     bench = Bench()
     bench.tick = 0.002
     bench.connection.data_received(b"".join(map(metadata_request, range(8))))
@@ -133,7 +133,7 @@ async def test_one_connection_does_not_keep_the_loop_for_itself() -> None:
     assert bench.transport.reading
 
 
-async def test_nothing_is_written_to_a_closing_transport() -> None:
+async def test_no_write_to_a_closing_transport() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.transport.closed = True
@@ -142,7 +142,7 @@ async def test_nothing_is_written_to_a_closing_transport() -> None:
 
 
 @on_virtual_time
-async def test_a_muted_connection_is_answered_and_begins_nothing_until_the_time_is_over() -> None:
+async def test_muted_connection_starts_no_requests() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
@@ -161,7 +161,7 @@ async def test_a_muted_connection_is_answered_and_begins_nothing_until_the_time_
 
 
 @on_virtual_time
-async def test_a_connection_that_is_muted_twice_waits_for_the_longer() -> None:
+async def test_second_mute_extends_the_first() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
@@ -174,7 +174,7 @@ async def test_a_connection_that_is_muted_twice_waits_for_the_longer() -> None:
 
 
 @on_virtual_time
-async def test_a_client_that_leaves_while_muted_leaves_nothing_behind() -> None:
+async def test_disconnect_while_muted_leaves_nothing_behind() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)

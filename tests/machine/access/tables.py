@@ -1,4 +1,4 @@
-"""Words of the tables for who may do what: access control entries, quotas, credentials, counted refusals."""
+"""Verbs of the tables for ACLs, quotas, credentials and counted refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from controller.machine.commands import access
 from controller.machine.commands.commands import AnyCommand
-from events.access import Acl, AsksRefused
+from events.access import Acl, RequestsRefused
 
 _TYPES = {"any": 1, "topic": 2, "group": 3, "cluster": 4, "unknown": 9}
 _OPERATIONS = {"any": 1, "all": 2, "read": 3, "write": 4, "create": 5, "describe": 8, "unknown": 99}
@@ -20,7 +20,6 @@ def create_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
 
 
 def acl(word: str) -> Acl:
-    """One entry."""
     principal, permission, operation, kind, name, *host = word.split("/")
     pattern = 4 if name.endswith("…") else 2 if name.startswith("~") else 3
     return Acl(
@@ -40,7 +39,6 @@ def delete_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
 
 
 def acl_filter(word: str) -> access.AclFilter:
-    """One filter."""
     kind, pattern, name, principal, operation = word.split("/")
     return access.AclFilter(
         _TYPES[kind],
@@ -87,7 +85,7 @@ def refusals(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
     """`refusals COUNT`."""
     (count,) = words
     since_ms = stamps["at_ms"]
-    one = AsksRefused(
+    one = RequestsRefused(
         *("User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t", 29, "authorizer", int(count), since_ms)
     )
     return access.RecordRefusals(**stamps, refusals=(one,))

@@ -1,4 +1,4 @@
-"""SCRAM credentials: Kafka's rules, one case a row, and what events make of the state."""
+"""SCRAM credentials: Kafka's rules as a table, and the state after events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.machine.decision import Decision
 from controller.machine.state import Cluster, DictTopics, ScramCredential, State
 from events.access import LoginSecretDrawn, ScramCredentialRemoved
 from events.catalog import Cause, Event, Recorded
-from events.hiding import without_secrets
+from events.codec import without_secrets
 from events.names import Offset, RequestId
 
 KNOWN = {("alice", "SCRAM-SHA-256"): ScramCredential(4096, b"salt", b"stored", b"server")}
@@ -37,7 +37,7 @@ remove bob 1 ; set bob 1 4096   | 91 Attempt to delete a user credential that do
 
 
 def decided(text: str) -> Decision:
-    """What changes lead to where alice has a credential."""
+    """Returns the decision on changes, if alice has a credential."""
     removals, upserts = [], []
     for change in text.split(";"):
         kind, user, mechanism, *iterations = change.split()
@@ -99,18 +99,18 @@ def test_secrets_are_not_in_a_representation() -> None:
     assert "stored" not in repr(event)
 
 
-def _drawn(state: State, secret: bytes) -> tuple[Event, ...]:
+def _derived(state: State, secret: bytes) -> tuple[Event, ...]:
     return decide(state, DrawLoginSecret(request_id=RequestId("r1"), at_ms=5, secret=secret)).events
 
 
 def test_of_several_login_secrets_the_first_counts() -> None:
     state = State(DictTopics(), Cluster())
-    (event,) = _drawn(state, b"PLANTED")
+    (event,) = _derived(state, b"PLANTED")
     record = Recorded(Offset(0), 5, Cause("DrawLoginSecret", RequestId("r1")), event)
     apply(state, record)
     assert state.cluster.login_secret == b"PLANTED"
-    assert _drawn(state, b"another") == ()
-    with pytest.raises(CannotApply, match="a login secret already"):
+    assert _derived(state, b"another") == ()
+    with pytest.raises(CannotApply, match="a login secret exists already"):
         apply(state, record)
     shown = without_secrets(event)
     assert "PLANTED" not in repr(event) + repr(DrawLoginSecret(request_id=RequestId("r"), at_ms=5, secret=b"PLANTED"))

@@ -1,4 +1,4 @@
-"""Deciding on entries, quotas and counted refusals: a table, one case a row, what follows last."""
+"""Decisions on ACLs, quotas and counted refusals, as a table with the outcome in the last column."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import Cause, Recorded
 from events.names import Offset, RequestId, TopicName
@@ -110,7 +110,7 @@ def in_short(decision: Decision) -> str:
 
 
 @pytest.mark.parametrize(("line", "expected"), rows(ACLS + QUOTAS))
-def test_what_follows(line: str, expected: str) -> None:
+def test_decisions(line: str, expected: str) -> None:
     rig = rig_with_access()
     decision = decide(rig.state, command(rig, line))
     assert in_short(decision) == expected.replace("=> 0", "=> ok")
@@ -123,10 +123,10 @@ def test_a_detail_says_what_is_wrong_and_what_is_allowed() -> None:
     (answer,) = decide(rig.state, command(rig, "acls nobody:/allow/read/topic/a")).answers
     assert "must be TYPE:NAME" in answer.details[0].message
     (answer,) = decide(rig.state, command(rig, "quotas user:bob/speed=1")).answers
-    assert "known are consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
+    assert "allowed: consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
 
 
-def test_too_many_entries_in_one_request_are_refused_as_a_whole() -> None:
+def test_too_many_acls_in_a_request_are_refused() -> None:
     rig = given("1")
     words = [f"u{number}/allow/read/topic/t" for number in range(10_001)]
     decision = decide(rig.state, command(rig, "acls " + " ".join(words)))
@@ -173,7 +173,7 @@ def test_mutations_are_partitions_created_or_deleted() -> None:
         assert mutations(rig.state, request, decide(rig.state, request)) == expected, line  # type: ignore[arg-type]
 
 
-def test_what_a_quota_refuses_is_recalled_as_it_was() -> None:
+def test_a_quota_refusal_is_reconstructed() -> None:
     rig = given("1 has:t")
     throttled = DeleteTopic(
         request_id=RequestId("q"), at_ms=rig.tick(), topic=TopicName("t"), api="DeleteTopics", throttle_ms=17

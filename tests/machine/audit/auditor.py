@@ -1,10 +1,10 @@
-"""A second witness: what every log of the machine must be like, judged without the machine.
+"""An independent checker of logs.
 
-The auditor keeps a small model of its own, of plain dicts and lists, and imports nothing of `controller`: a mistake
-that `decide` and `apply` share does not hide from it. Each check has a name; what breaks it is a `Violation`.
+The auditor has a small model of plain dicts and lists, and imports nothing of `controller`, so that it finds mistakes
+that `decide` and `apply` share. Each check has a name; a broken check is a `Violation`.
 
-It judges a log from its first event on. `audit(records, settled=True)` says that topics were looked at after the last
-broker event, so that what should have come of it must be there.
+It checks a log from its first event. `audit(records, settled=True)` states that topics were reconciled after the last
+broker event, so that the results must be there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ from events.catalog import (
     TopicDeleted,
     TopicReady,
 )
-from tests.machine.audit.auditor_access import AccessAudit
-from tests.machine.audit.auditor_cluster import ClusterWitness, Life, Lives, own
+from tests.machine.audit.auditor_cluster import AccessAudit, ClusterWitness, Life, Lives, own
 from tests.machine.audit.rules import BROKER_COMMANDS, COMMANDS, DECISIONS
 
 TIMED_OUT = 7
@@ -66,7 +65,6 @@ class TopicCommand:
 
 
 def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] | None = None) -> list[Violation]:
-    """All that is wrong with a log."""
     auditor = (of or Auditor)()
     for record in records:
         auditor.see(record)
@@ -75,8 +73,6 @@ def audit(records: Iterable[Recorded], settled: bool = False, of: type[Auditor] 
 
 
 class Auditor(ClusterWitness, AccessAudit):
-    """Takes a log record by record."""
-
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.settings: dict[str, str] = {}
@@ -111,7 +107,7 @@ class Auditor(ClusterWitness, AccessAudit):
             self._expect(
                 "one-answer", request.answered or (waits and request.event.timeout_ms > 0), "never answered", topic
             )
-        elects = self.settings.get("cluster.carries.out") != "true"
+        elects = self.settings.get("has.target.cluster") != "true"
         for name, life in self.topics.items() if settled and elects else ():
             for index, partition in enumerate(life.partitions):
                 self._check_settled(name, index, partition)

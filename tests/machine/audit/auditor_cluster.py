@@ -1,10 +1,22 @@
-"""The part of the auditor that judges what a cluster that carries decisions out turned out to be like."""
+"""The auditor's checks of the target cluster, and of ACLs, credentials and quotas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from events.access import (
+    Acl,
+    AclsCreated,
+    AclsDeleted,
+    LoginSecretDrawn,
+    QuotaEntity,
+    QuotasChanged,
+    RequestsRefused,
+    ScramCredentialRemoved,
+    ScramCredentialSet,
+)
 from events.catalog import (
     ChangeCarriedOut,
     CreationRefused,
@@ -17,8 +29,6 @@ from events.catalog import (
 
 @dataclass
 class Life:
-    """A topic as the auditor knows it."""
-
     request: str
     deadline_ms: int
     partitions: list[dict[str, Any]]
@@ -48,7 +58,7 @@ class Lives(dict[str, Life]):
 
 
 class ClusterWitness:
-    """What the auditor checks of a cluster's own doing; it keeps `topics` and `settings`."""
+    """The auditor's checks of the target cluster; keeps `topics` and `settings`."""
 
     topics: Lives
     settings: dict[str, str]
@@ -100,12 +110,11 @@ class ClusterWitness:
         self._expect("cause-exists", self.record.cause.request_id == event.request_id, "of another request")
 
     def _check_behind(self) -> None:
-        behind = self.settings.get("cluster.carries.out") == "true"
+        behind = self.settings.get("has.target.cluster") == "true"
         self._expect("cause-exists", behind, "no cluster carries decisions out")
 
 
 def own(partition: Partition) -> dict[str, Any]:
-    """A partition as the auditor keeps it."""
     return {
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
@@ -113,3 +122,67 @@ def own(partition: Partition) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "partition_epoch": partition.partition_epoch,
     }
+
+
+ACCESS_COMMANDS = frozenset(
+    {"CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals"}
+)
+
+
+class AccessAudit:
+    """ACLs, quotas and credentials according to the log, independent of the machine's state."""
+
+    @cached_property
+    def acls(self) -> set[Acl]:
+        return set()
+
+    @cached_property
+    def quotas(self) -> dict[tuple[QuotaEntity, str], float]:
+        """The value of each key of each entity."""
+        return {}
+
+    @cached_property
+    def logins(self) -> set[tuple[str, str]]:
+        return set()
+
+    drew_secret = False
+    """True once there is a login secret."""
+
+    def _expect(self, check: str, holds: bool, seen: str, topic: str | None = None) -> None:
+        raise NotImplementedError
+
+    def _on_acls_created(self, event: AclsCreated) -> None:
+        new = set(event.acls)
+        self._expect("acl-life", bool(new) and len(new) == len(event.acls), "an entry twice, or none")
+        self._expect("acl-life", not new & self.acls, f"held already: {new & self.acls}")
+        self.acls |= new
+
+    def _on_acls_deleted(self, event: AclsDeleted) -> None:
+        gone = set(event.acls)
+        self._expect("acl-life", bool(gone) and gone <= self.acls, f"did not hold: {gone - self.acls}")
+        self.acls -= gone
+
+    def _on_quotas_changed(self, event: QuotasChanged) -> None:
+        for key in event.removed:
+            self._expect("quota-life", (event.entity, key) in self.quotas, f"{event.entity} has no {key}")
+            self.quotas.pop((event.entity, key), None)
+        for key, value in event.values:
+            self._expect("quota-life", self.quotas.get((event.entity, key)) != value > 0, f"{key} is {value} already")
+            self.quotas[event.entity, key] = value
+
+    def _on_requests_refused(self, event: RequestsRefused) -> None:
+        self._expect("refusals-counted", event.count > 0 and event.error_code != 0, f"{event.count} of {event.rule}")
+
+    def _on_scram_credential_set(self, event: ScramCredentialSet) -> None:
+        self.logins.add((event.user, event.mechanism))
+
+    def _on_scram_credential_removed(self, event: ScramCredentialRemoved) -> None:
+        known = (event.user, event.mechanism) in self.logins
+        self._expect("credential-life", known, f"{event.user} has no credential")
+        self.logins.discard((event.user, event.mechanism))
+
+    def _on_login_secret_drawn(self, event: LoginSecretDrawn) -> None:
+        self._expect(
+            "credential-life", bool(event.secret) and not self.drew_secret, "a second login secret, or an empty one"
+        )
+        self.drew_secret = True

@@ -1,32 +1,63 @@
-"""The life cycles as tables: a create request, a topic, a partition, a broker.
+"""The life cycles of a create request, a topic, a partition and a broker, as tables.
 
-A table says, for each state, which events may come and where they lead. It is the whole rule: `advance` has no special
-cases, an event that the table does not have is a bug, and docs/lifecycle.md is drawn from the tables by
-`lifecycle_page`.
-
-What a life cycle does not do: it holds no data. Epochs, replicas and answers are the state's and the events' own.
+A table lists for each state the allowed events and the next states. The tables are the whole rule: `advance` has no
+special cases, and an event that is not in the table is a bug. `lifecycle_page` generates docs/lifecycle.md from them.
+Life cycles hold no data such as epochs, replicas and answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
-from events.catalog import Event, LeaderElected, PartitionChanged
+from events.catalog import (
+    BrokerFenced,
+    BrokerLeaving,
+    BrokerRegistered,
+    BrokerUnfenced,
+    BrokerUnregistered,
+    ChangeCarriedOut,
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    CreationRefused,
+    Event,
+    FeaturesChanged,
+    HeadSigned,
+    HistorySkipped,
+    IsrChanged,
+    LeaderElected,
+    LogDirsChanged,
+    PartitionChanged,
+    PartitionsAdded,
+    PlaceholderFilled,
+    ProducerIdsAllocated,
+    QuorumEpochBegun,
+    Recorded,
+    ResourceConfigsChanged,
+    SettingsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicDiscovered,
+    TopicReady,
+    TopicVanished,
+)
 
 LEADER_LOST = "LeaderLost"
-"""How the tables call a `LeaderElected` that leaves a partition without a leader (-1)."""
+"""The tables' name of a `LeaderElected` without a leader (-1)."""
 PARTITION_LED, PARTITION_UNLED = "PartitionLed", "PartitionUnled"
-"""How the tables call a `PartitionChanged` with a leader, and one that leaves a partition without (-1)."""
+"""The tables' names of a `PartitionChanged` with a leader, and without one."""
 
 
 class RequestState(StrEnum):
-    """How far a create request is, for one of its topics."""
+    """The state of a create request for one topic."""
 
     UNKNOWN = "unknown"
-    ASKED = "asked"
+    REQUESTED = "requested"
     REJECTED = "rejected"
     CREATED = "created"
     COMPLETE = "complete"
@@ -38,7 +69,7 @@ class RequestState(StrEnum):
 
 
 class TopicState(StrEnum):
-    """Whether a topic is there, and was complete once."""
+    """The state of a topic."""
 
     ABSENT = "absent"
     INCOMPLETE = "incomplete"
@@ -46,7 +77,7 @@ class TopicState(StrEnum):
 
 
 class PartitionState(StrEnum):
-    """Whether a partition is there, and has a leader."""
+    """The state of a partition."""
 
     ABSENT = "absent"
     LED = "led"
@@ -54,7 +85,7 @@ class PartitionState(StrEnum):
 
 
 class BrokerState(StrEnum):
-    """Whether a broker is known, and may lead and be placed on."""
+    """The state of a broker."""
 
     UNREGISTERED = "unregistered"
     FENCED = "fenced"
@@ -81,7 +112,7 @@ class OutOfLifecycle(AssertionError):
 
 
 def event_name(event: Event) -> str:
-    """What the tables call an event: its type, but for elections (of real brokers) and those that nobody won."""
+    """Returns the tables' name of an event: its type, with other names for elections without a winner."""
     if isinstance(event, LeaderElected) and event.leader < 0:
         return LEADER_LOST
     if isinstance(event, PartitionChanged) and event.leader is not None:
@@ -101,12 +132,12 @@ CREATE_REQUEST = Lifecycle(
     name="create request",
     about=(
         "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
-        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the one that waits for the topic."
+        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
     ),
     start=RequestState.UNKNOWN,
     table={
-        RequestState.UNKNOWN: {"CreateRequested": RequestState.ASKED},
-        RequestState.ASKED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
+        RequestState.UNKNOWN: {"CreateRequested": RequestState.REQUESTED},
+        RequestState.REQUESTED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
         RequestState.REJECTED: {"CreateAnswered": RequestState.REFUSED},
         RequestState.CREATED: {
             "TopicReady": RequestState.COMPLETE,
@@ -123,10 +154,10 @@ CREATE_REQUEST = Lifecycle(
         RequestState.ABANDONED: {},
     },
     meaning={
-        RequestState.UNKNOWN: "nobody requested it",
-        RequestState.ASKED: "the request is recorded",
-        RequestState.REJECTED: "a rule, a policy or the cluster said no",
-        RequestState.CREATED: "the topic exists and is not complete yet; the client waits",
+        RequestState.UNKNOWN: "there is no request",
+        RequestState.REQUESTED: "the request is recorded",
+        RequestState.REJECTED: "refused by a rule, a policy or the target cluster",
+        RequestState.CREATED: "the topic exists and is incomplete; the client waits",
         RequestState.COMPLETE: "every partition has a leader and every live broker knows the topic",
         RequestState.DELETED: "the topic was deleted before it was complete",
         RequestState.REFUSED: "answered with the error of the rule",
@@ -152,7 +183,7 @@ _WHILE_THERE = (
 
 TOPIC = Lifecycle(
     name="topic",
-    about="One life of a topic, from its creation to its deletion; the name may be taken again after that.",
+    about="One life of a topic, from its creation to its deletion. After that the name may be used again.",
     start=TopicState.ABSENT,
     table={
         TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE, "TopicDiscovered": TopicState.READY},
@@ -169,15 +200,15 @@ TOPIC = Lifecycle(
     },
     meaning={
         TopicState.ABSENT: "no topic of this name",
-        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker does not know it yet",
-        TopicState.READY: "was complete once; it stays ready though brokers come and go",
+        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker has not applied it",
+        TopicState.READY: "was complete once; it stays ready when brokers fail or join",
     },
 )
 
 PARTITION = Lifecycle(
     name="partition",
-    about="One partition of a topic. Epochs rise with each event but its first; placeholders may remain in any state. "
-    "`TopicDiscovered` is not in the table: it says how every partition stands.",
+    about="One partition of a topic. Epochs rise with each event except its first. Placeholders may remain in any "
+    "state. `TopicDiscovered` is not in the table: it replaces the state of all partitions.",
     start=PartitionState.ABSENT,
     table={
         PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
@@ -202,7 +233,7 @@ PARTITION = Lifecycle(
     },
     meaning={
         PartitionState.ABSENT: "no such partition",
-        PartitionState.LED: "a member of the in-sync set leads, or led when brokers were last looked at",
+        PartitionState.LED: "a member of the in-sync set leads, or led at the last reconciliation",
         PartitionState.LEADERLESS: "no member of the in-sync set is live; it keeps that set until one returns",
     },
 )
@@ -232,11 +263,97 @@ BROKER = Lifecycle(
         },
     },
     meaning={
-        BrokerState.UNREGISTERED: "unknown, or forgotten",
-        BrokerState.FENCED: "known; it neither leads nor is placed on",
-        BrokerState.LIVE: "it leads, follows and is placed on",
-        BrokerState.LEAVING: "it is in controlled shutdown: it serves until its leaderships have moved",
+        BrokerState.UNREGISTERED: "unknown, or removed",
+        BrokerState.FENCED: "registered; it leads no partitions and gets no new replicas",
+        BrokerState.LIVE: "it leads, follows and gets new replicas",
+        BrokerState.LEAVING: "in controlled shutdown: it serves until its leaderships have moved",
     },
 )
 
 LIFECYCLES = (CREATE_REQUEST, TOPIC, PARTITION, BROKER)
+
+
+REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
+ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
+BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | BrokerLeaving | LogDirsChanged
+NO_LIFE = (
+    SettingsChanged
+    | ChangeRejected
+    | ChangeCarriedOut
+    | FeaturesChanged
+    | HeadSigned
+    | HistorySkipped
+    | ProducerIdsAllocated
+    | QuorumEpochBegun
+    | ResourceConfigsChanged
+)
+
+
+class Lives:
+    """The state of every request, topic, partition and broker, by the tables alone."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str], str] = {}
+        self.topics: dict[str, str] = {}
+        self.partitions: dict[tuple[str, int], str] = {}
+        self.brokers: dict[int, str] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
+
+    def see_all(self, records: Iterable[Recorded]) -> Lives:
+        """Take in records; raises OutOfLifecycle for an event that a table does not have."""
+        for record in records:
+            self.see(record.event)
+        return self
+
+    def see(self, event: Any) -> None:
+        if isinstance(event, NO_LIFE) or type(event).__module__ == "events.access":
+            return
+        if isinstance(event, BROKER_EVENTS):
+            _move(BROKER, self.brokers, event.broker_id, event)
+            return
+        self._see_request(event)
+        if not isinstance(event, CreateRequested | CreateRejected | CreateAnswered):
+            self._see_partitions(event)
+            _move(TOPIC, self.topics, event.topic, event)
+
+    def _see_request(self, event: Any) -> None:
+        if isinstance(event, REQUEST_EVENTS):
+            key = (event.request_id, event.topic)
+            _move(CREATE_REQUEST, self.requests, key, event)
+            if isinstance(event, TopicCreated):
+                self._waiting[event.topic] = key
+            elif isinstance(event, CreateAnswered) and self._waiting.get(event.topic) == key:
+                del self._waiting[event.topic]
+        elif isinstance(event, ENDS) and event.topic in self._waiting:
+            _move(CREATE_REQUEST, self.requests, self._waiting[event.topic], event)
+
+    def _see_partitions(self, event: Any) -> None:
+        if isinstance(event, TopicCreated | PartitionsAdded):
+            first = event.first if isinstance(event, PartitionsAdded) else 0
+            indices = list(range(first, first + len(event.partitions)))
+        elif isinstance(event, LeaderElected | IsrChanged | PartitionChanged | PlaceholderFilled):
+            indices = [event.partition]
+        elif isinstance(event, TopicDiscovered):
+            self._see_anew(event)
+            return
+        elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
+            indices = [index for topic, index in self.partitions if topic == event.topic]
+        else:
+            return
+        for index in indices:
+            _move(PARTITION, self.partitions, (event.topic, index), event)
+
+    def _see_anew(self, event: TopicDiscovered) -> None:
+        """All partitions are as the cluster has them; the table of partitions does not speak of that."""
+        for key in [key for key in self.partitions if key[0] == event.topic]:
+            del self.partitions[key]
+        for index, partition in enumerate(event.partitions):
+            self.partitions[event.topic, index] = "led" if partition.leader >= 0 else "leaderless"
+
+
+def _move(lifecycle: Lifecycle, states: dict[Any, str], key: Any, event: Any) -> None:
+    after = advance(lifecycle, states.get(key, lifecycle.start), event)
+    if after == lifecycle.start:
+        states.pop(key, None)
+    else:
+        states[key] = after

@@ -1,4 +1,4 @@
-"""docs/lifecycle.md, drawn from the tables: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
+"""Generates docs/lifecycle.md: `python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tests.machine.audit.lifecycle import LIFECYCLES, Lifecycle
 
 HEAD = """# Life cycles
 
-Drawn by `python -m tests.machine.audit.lifecycle_page` from the tables in `tests/machine/audit/lifecycle.py`, which
-every log of the tests is led through: edit those.
+The states of create requests, topics, partitions and brokers, for readers of the event log. This page is generated:
+edit the tables in `tests/machine/audit/lifecycle.py`, then run `python -m tests.machine.audit.lifecycle_page`. The
+tests check every log that they write against these tables.
 
-Each table says which events may come in a state and where they lead. An event that is not in the table is a bug, or a
-sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `PartitionLed` and `PartitionUnled` are a
+Each table lists the events that may come in a state, and the next state. An event that is not in the table is a bug, or
+a sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `PartitionLed` and `PartitionUnled` are a
 `PartitionChanged` that names a leader, or -1.
 """
 
 
 def page() -> str:
-    """The whole page."""
     return "\n".join([HEAD, *(section(lifecycle) for lifecycle in LIFECYCLES)])
 
 

@@ -1,7 +1,7 @@
-"""Logs for the invariants: one with something of everything in which nothing is wrong, and faults planted in it.
+"""Logs for the invariants: a clean log with all types of events, and faults planted in it.
 
-Each fault makes the clean log wrong in one way, and names the one check that must see it. Everything else about the
-log stays as it ought to be: offsets are counted anew, causes and epochs made to fit.
+Each fault breaks the clean log in one way, and names the only check that must find it. Offsets are renumbered, and
+causes and epochs adjusted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ expire slow id=q4 at=5000
 partitions a to=3 id=q5
 register 3 rack=z
 unfence 3
-review a a_b slow
+reconcile a a_b slow
 sync a
 partitions a to=4 id=q6
 partitions a to=1 id=q7
 create hand on=0:1.3,1:3.1 id=q8
 confirm 1 2 3
 fence 2
-review a a_b slow hand
+reconcile a a_b slow hand
 create onfenced on=0:1.2 id=q9 timeout=0
 delete hand id=q10
 create hand 3x1 id=q11
@@ -51,23 +51,23 @@ create kept 1x1 id=q17 verdict=allowed timeout=0
 create auto 1x1 id=q18 api=Metadata verdict=allowed
 confirm 1 3
 unfence 2
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 leader a 0 1 gone
 leader a 0 2 gone
 sync a
 register 1 rack=x as=again
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 unfence 1
-review a a_b slow hand onfenced kept auto
+reconcile a a_b slow hand onfenced kept auto
 create under 1x4 id=q19 verdict=allowed
 confirm 1 2 3
 partitions under to=2 id=q20
 register 4 rack=x
 unfence 4
-review a a_b slow hand onfenced kept auto under
+reconcile a a_b slow hand onfenced kept auto under
 fence 4
 unregister 4
-review a a_b slow hand onfenced kept auto under
+reconcile a a_b slow hand onfenced kept auto under
 create waits 1x1 id=q21 verdict=allowed
 """
 
@@ -91,12 +91,12 @@ KINDS = {
     catalog.TopicDeleted,
     catalog.TopicReady,
 }
-"""What the clean log has: every type of event."""
+"""All types of events; the clean log has each."""
 
 
 def clean() -> Log:
-    """A log in which nothing is wrong: brokers that stop, start, register anew and leave; placeholders, partitions,
-    deletions, lives, timeouts, policies."""
+    """A log without violations: brokers stop, start, register again and leave; placeholders, partitions, deletions,
+    timeouts, policies."""
     rig = given("1@x 2@y fewer")
     for line in STEPS.strip().splitlines():
         rig.put(command(rig, line))
@@ -108,8 +108,6 @@ FAULTS: list[tuple[str, Fault]] = []
 
 
 def caught_by(check: str) -> Callable[[Fault], Fault]:
-    """Plant a fault for a check."""
-
     def plant(fault: Fault) -> Fault:
         FAULTS.append((check, fault))
         return fault
@@ -141,17 +139,14 @@ def changed(log: Log, index: int, **fields: Any) -> Log:
 
 
 def renumbered(log: Log) -> Log:
-    """The log with its offsets counted anew."""
     return [replace(record, offset=Offset(offset)) for offset, record in enumerate(log)]
 
 
 def without(log: Log, *indices: int) -> Log:
-    """The log without these records."""
     return renumbered([record for index, record in enumerate(log) if index not in indices])
 
 
 def again(log: Log, index: int) -> Log:
-    """The log with one record there twice."""
     return renumbered([*log[: index + 1], log[index], *log[index + 1 :]])
 
 
@@ -194,7 +189,6 @@ def with_settings(log: Log, **pairs: str) -> Log:
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
-    """Broker ids."""
     return tuple(BrokerId(one) for one in numbers)
 
 
@@ -209,7 +203,7 @@ def last_fill(log: Log, topic: str) -> int:
 
 
 def same_partition(one: catalog.Recorded, other: catalog.Recorded) -> bool:
-    """Whether the other record is a later one of the same partition."""
+    """True if `other` is a later record of the same partition."""
     first: Any = one.event
     second: Any = other.event
     if one.offset >= other.offset or not hasattr(second, "partition"):

@@ -1,13 +1,15 @@
-"""Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the one check that must see it."""
+"""Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the check that must find it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
 from events import catalog
-from events.names import BrokerId, TopicName
+from events.catalog import Cause, LogDirsChanged, PartitionChanged, PlaceholderFilled, Recorded
+from events.names import BrokerId, Offset, TopicName
 from tests.machine.audit.planted import (
     Log,
     as_requested,
@@ -205,13 +207,81 @@ def reviewed_and_not_filled(log: Log) -> Log:
 
 
 def _reviewed_after_fill(log: Log) -> tuple[int, Any]:
-    """A change by a review of a partition in which a broker took a place that is not in sync yet."""
+    """A change by a reconcile of a partition in which a broker took a place that is not in sync yet."""
     for index, record in enumerate(log):
         event: Any = record.event
-        if not isinstance(event, catalog.IsrChanged | catalog.LeaderElected) or record.cause.command != "ReviewTopics":
+        if (
+            not isinstance(event, catalog.IsrChanged | catalog.LeaderElected)
+            or record.cause.command != "ReconcileTopics"
+        ):
             continue
         for fill in every(log[:index], catalog.PlaceholderFilled, topic=event.topic, partition=event.partition):
             filled: Any = log[fill].event
             if filled.broker_id not in event.isr:
                 return index, event
     raise AssertionError("no partition is reviewed after it was filled")
+
+
+DIRECTORY = b"d" * 16
+REAL_FAULTS: list[tuple[str, Callable[[Log], Log]]] = []
+"""The check that must see it, and the fault."""
+
+
+def _caught_by(check: str) -> Callable[[Callable[[Log], Log]], Callable[[Log], Log]]:
+    def plant(fault: Callable[[Log], Log]) -> Callable[[Log], Log]:
+        REAL_FAULTS.append((check, fault))
+        return fault
+
+    return plant
+
+
+def _with(log: Log, has: Callable[[PartitionChanged], bool], **changed: Any) -> Log:
+    """The log with other fields in the first step that is so."""
+    at = next(n for n, one in enumerate(log) if isinstance(one.event, PartitionChanged) and has(one.event))
+    return [*log[:at], replace(log[at], event=replace(log[at].event, **changed)), *log[at + 1 :]]
+
+
+@_caught_by("leader-in-isr")
+def in_sync_is_no_replica(log: Log) -> Log:
+    return _with(log, lambda step: step.isr is not None and step.leader is None, isr=(BrokerId(1), BrokerId(9)))
+
+
+@_caught_by("leaders-unfenced")
+def elected_while_fenced(log: Log) -> Log:
+    return _with(log, lambda step: step.leader == 2, leader=BrokerId(1), isr=(BrokerId(1), BrokerId(3)))
+
+
+@_caught_by("replicas-distinct")
+def moved_to_the_same_broker_twice(log: Log) -> Log:
+    def moves(step: PartitionChanged) -> bool:
+        return step.replicas is not None
+
+    at = next(one.event for one in log if isinstance(one.event, PartitionChanged) and moves(one.event))
+    assert isinstance(at, PartitionChanged)
+    return _with(log, moves, replicas=(*(at.replicas or ()), (at.replicas or ())[0]))
+
+
+@_caught_by("epochs-never-go-back")
+def led_anew_in_the_old_epoch(log: Log) -> Log:
+    last = [one.event for one in log if isinstance(one.event, PartitionChanged)][-1]
+    return _with(log, lambda step: step == last, partition_epoch=last.partition_epoch - 1)
+
+
+def while_cordoned(log: Log, at: int, broker_id: BrokerId) -> Log:
+    """The log with all log directories of a broker cordoned for one event."""
+    during = log[at]
+
+    def dirs_changed(*cordoned: bytes) -> Recorded:
+        event = LogDirsChanged(broker_id, 1, (DIRECTORY,), cordoned)
+        return replace(during, cause=Cause("ChangeLogDirs", during.cause.request_id), event=event)
+
+    planted = [*log[:at], dirs_changed(DIRECTORY), during, dirs_changed(), *log[at + 1 :]]
+    return [replace(one, offset=Offset(number)) for number, one in enumerate(planted)]
+
+
+@_caught_by("placeholders-filled")
+def filled_by_a_cordoned_broker(log: Log) -> Log:
+    at = next(n for n, one in enumerate(log) if isinstance(one.event, PlaceholderFilled))
+    filled = log[at].event
+    assert isinstance(filled, PlaceholderFilled)
+    return while_cordoned(log, at, filled.broker_id)

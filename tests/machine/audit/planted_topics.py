@@ -1,4 +1,4 @@
-"""Faults planted in the order of a log, in requests and topics' lives: each names the one check that must see it."""
+"""Faults planted in the order of a log, in requests and in topics. Each names the only check that must find it."""
 
 from __future__ import annotations
 
@@ -259,8 +259,8 @@ def changed_after_it_was_deleted(log: Log) -> Log:
 
 @caught_by("topic-exists")
 def a_partition_that_is_not_there(log: Log) -> Log:
-    made_up = catalog.IsrChanged(TopicName("a"), 9, BrokerId(1), ids(1), 0, 1, "made up")
-    return then(log, "AlterPartition", "b1", made_up)
+    fake_credential = catalog.IsrChanged(TopicName("a"), 9, BrokerId(1), ids(1), 0, 1, "made up")
+    return then(log, "AlterPartition", "b1", fake_credential)
 
 
 @caught_by("partitions-never-fall")

@@ -1,7 +1,7 @@
-"""The second witness for logs of real brokers: what their partitions may be like, judged without the machine.
+"""The independent checker for logs of KRaft brokers.
 
-Beside what the auditor checks of all logs: a partition changes by steps that name what changes, epochs follow the
-steps, nobody leads or is eligible who is not a replica, and a directory is known for each replica.
+In addition to the auditor's checks: a partition changes by steps that name their changes, epochs follow the steps, only
+replicas lead or are eligible, and each replica has a directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from events.catalog import (
     ResourceConfigsChanged,
     TopicCreated,
 )
-from events.followed import FOLLOW
+from events.external_decision import FOLLOW
 from tests.machine.audit.auditor import Auditor
 from tests.machine.audit.auditor_cluster import Life, own
 from tests.machine.audit.rules import COMMANDS
@@ -48,7 +48,7 @@ class RealAuditor(Auditor):
 
     @property
     def _is_followed(self) -> bool:
-        """Whether another controller decided, by rules that are not judged here."""
+        """True if another controller decided, by rules that are not checked here."""
         return self.record.cause.command == FOLLOW
 
     def _check_behind(self) -> None:
@@ -139,7 +139,6 @@ class RealAuditor(Auditor):
     _on_broker_unfenced = _on_broker_fenced
 
     def _live(self) -> set[int]:
-        """Who leaves is not placed on."""
         return super()._live() - self.leaving
 
     def _on_quorum_epoch_begun(self, event: QuorumEpochBegun) -> None:

@@ -1,6 +1,6 @@
-"""The rules of the auditor by name, and the commands it knows.
+"""The auditor's rules by name, and the commands that it knows.
 
-A rule that the product's invariants have too has the same name there, and both find the same planted faults by it.
+Rules that the product's invariants also have share their names, and both find the same planted faults.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from events.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from tests.machine.audit.auditor_access import ACCESS_COMMANDS
+from tests.machine.audit.auditor_cluster import ACCESS_COMMANDS
 
 CHECKS = {
     "offsets-contiguous": "offsets are contiguous, from 0 on",
@@ -44,7 +44,7 @@ CHECKS = {
 
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
-    "FenceBroker", "UnfenceBroker", "ReviewTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
+    "FenceBroker", "UnfenceBroker", "ReconcileTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
     "ExpireRequest", "ChangeSettings", "RecordHead", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation",
     "FinishChange", "ChangeLogDirs", *ACCESS_COMMANDS,
 }  # fmt: skip
@@ -59,7 +59,7 @@ DECISIONS = (
     | TopicConfigsChanged
     | ChangeRejected
 )
-"""What a request comes to by itself, and not by another command."""
+"""Events that a request leads to by itself."""
 
 OF_THE_AUDITOR = ("answer-as-decided", "broker-life")
 """The rules that the product's invariants do not have."""

@@ -1,4 +1,4 @@
-"""The auditor itself: it passes a clean log, and each of its checks catches a fault that was planted for it."""
+"""The auditor: it passes a clean log, and each check finds its planted fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka 4.3 and 4.4 themselves say of topic configs, as recorded in tests/golden."""
+"""Answers of Kafka 4.3 and 4.4 about topic configs, recorded in tests/golden."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class DescribedEntry(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """What CreateTopics and DescribeConfigs answer for a topic with `configs` on a broker with `server`."""
+    """The answers of CreateTopics and DescribeConfigs for a topic with `configs` on a broker with `server`."""
 
     server: dict[str, str]
     configs: dict[str, str]
@@ -69,7 +69,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Alter(msgspec.Struct, frozen=True):
-    """What became of a topic with the configs `before` by `ops` of (name, operation, value)."""
+    """The result of `ops` (name, operation, value) on a topic with the configs `before`."""
 
     before: dict[str, str]
     ops: tuple[tuple[str, str, str | None], ...]
@@ -88,7 +88,7 @@ class Golden(msgspec.Struct, frozen=True):
 
 
 class Since(msgspec.Struct, frozen=True):
-    """What a newer Kafka has besides; `names` are those of all its configs, in order."""
+    """Additions of a newer Kafka; `names` are those of all its configs, in order."""
 
     kafka: str
     names: tuple[str, ...]

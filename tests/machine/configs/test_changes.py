@@ -1,4 +1,4 @@
-"""Changes of topic configs against Kafka's own answers."""
+"""Changes of topic, broker and group configs, compared with Kafka's answers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.machine.commands.commands import AlterResourceConfigs
+from controller.machine.configs import changes
 from controller.machine.configs.changes import (
-    RESOURCE_TOPIC,
+    TOPICS,
     OpType,
     check_resources,
     incremental_alter,
     replace_configs,
 )
-from controller.machine.configs.views import ConfigSource, described_configs
+from controller.machine.configs.groups import GROUPS
+from controller.machine.configs.views import ConfigSource, described_configs, effective_configs
 from controller.machine.errors import ErrorCode, Rejection
-from events.catalog import ConfigOp, Configs
+from controller.machine.state import BROKERS, Cluster, DictTopics, State
+from events.catalog import ConfigOp, Configs, ResourceConfigsChanged
+from events.names import RequestId, TopicName
 from tests.machine.configs.kafka_golden import KAFKA, Alter
+from tests.machine.in_short import in_short
+from tests.machine.rig import Rig, fold
+from tests.machine.tables import command
+from tests.machine.tables import given as rig_with
 
 
 def _alter(case: Alter) -> Configs | Rejection:
@@ -119,7 +128,7 @@ def test_broker_level_settings_count_when_values_must_fit_together() -> None:
 
 
 def test_resources_of_a_request() -> None:
-    resources = [(RESOURCE_TOPIC, "a"), (RESOURCE_TOPIC, "b"), (RESOURCE_TOPIC, "a"), (4, "1"), (RESOURCE_TOPIC, "")]
+    resources = [(TOPICS, "a"), (TOPICS, "b"), (TOPICS, "a"), (4, "1"), (TOPICS, "")]
     verdicts = [None if each is None else (each.code, each.message) for each in check_resources(resources)]
     twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     unknown = (ErrorCode.INVALID_REQUEST, "Unknown resource type 4")
@@ -161,3 +170,186 @@ def test_any_operations_end_in_configs_or_in_a_rejection(ops: list[ConfigOp]) ->
         assert names == sorted(set(names)), f"{ops} left {names}"
         same = incremental_alter(result, [])
         assert same == result, f"{ops} left configs that are not valid: {same}"
+
+
+def altered(kind: int, *ops: ConfigOp, before: Configs = (), incremental: bool = True) -> Configs | tuple[int, str]:
+    """The configs of a resource after a change, or the error of its answer."""
+    name = "" if kind == BROKERS else "g"
+    state = State(DictTopics(), Cluster().with_configs(kind, name, before))
+    command = AlterResourceConfigs(
+        request_id=RequestId("r"),
+        at_ms=0,
+        topic=TopicName(f"{kind}:{name}"),
+        kind=kind,
+        name=name,
+        ops=ops,
+        incremental=incremental,
+        principal="User:u",
+        client_id=None,
+        host="",
+        api="IncrementalAlterConfigs",
+        api_version=1,
+    )
+    decision = changes.alter(state, command)
+    (answer,) = decision.answers
+    if answer.code:
+        return int(answer.code), answer.message
+    (event,) = decision.events
+    assert isinstance(event, ResourceConfigsChanged)
+    return event.configs
+
+
+def put(name: str, value: str) -> ConfigOp:
+    return ConfigOp(name, OpType.SET, value)
+
+
+STORED = """
+4  | min.insync.replicas            | ' 2'            | 2
+4  | unclean.leader.election.enable | ' TRUE'         | true
+4  | log.cleanup.policy             | 'compact , delete' | compact,delete
+4  | log.retention.hours            | '+05 '          | 5
+4  | cordoned.log.dirs              | ' /a , /b '     | /a,/b
+4  | num.io.threads                 | ' 8 '           | 8
+4  | unknown.to.kafka               | ' x y '         | x y
+32 | consumer.session.timeout.ms    | ' 46000'        | 46000
+32 | share.renew.acknowledge.enable | 'FALSE '        | false
+16 | metrics                        | ' a , b'        | a,b
+16 | interval.ms                    | ' 1000 '        | 1000
+"""
+
+
+@pytest.mark.parametrize("line", STORED.strip().splitlines())
+def test_texts_are_stored_as_kafka_can_read_them(line: str) -> None:
+    kind, name, text, stored = (cell.strip() for cell in line.split("|"))
+    for incremental in (True, False):
+        found = altered(int(kind), put(name, text.strip("'")), incremental=incremental)
+        assert found == ((name, stored),)
+
+
+@pytest.mark.parametrize("name", ["min.insync.replicas", "unclean.leader.election.enable", "log.retention.ms"])
+def test_a_broker_config_that_topics_inherit_must_be_valid(name: str) -> None:
+    code, message = altered(BROKERS, put(name, "abc"))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert str(message).startswith(f"Invalid value abc for configuration {name}: ")
+    stored_by_kafka = ((name, "abc"),)
+    assert altered(BROKERS, put("num.io.threads", "9"), before=stored_by_kafka) == (
+        *sorted([("num.io.threads", "9"), *stored_by_kafka]),
+    )
+
+
+GROUP = """
+consumer.session.timeout.ms=50000                                        | NONE
+consumer.nonsense=1                                                      | Unknown group config name: consumer.nonsense
+consumer.session.timeout.ms=x                                            | Invalid value x for configuration consumer.s
+consumer.session.timeout.ms=0                                            | Invalid value 0 for configuration consumer.s
+consumer.session.timeout.ms=1000                                         | consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.
+consumer.heartbeat.interval.ms=15001                                     | consumer.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive.
+streams.num.standby.replicas=3                                           | streams.num.standby.replicas must be less than or equal to 2
+streams.task.offset.interval.ms=2                                        | streams.task.offset.interval.ms must be greater than or equal to 15000
+share.isolation.level=read_all                                           | Invalid value read_all for configuration share.isolation.level: String must be one of
+share.auto.offset.reset=earliest                                         | NONE
+share.auto.offset.reset=by_duration:PT1H                                 | NONE
+share.auto.offset.reset=by_duration:P1DT2H3.5S                           | NONE
+share.auto.offset.reset=by_duration:                                     | Invalid value by_duration:
+share.auto.offset.reset=by_duration:PT                                   | Invalid value by_duration:PT
+share.auto.offset.reset=by_duration:-PT1H                                | Invalid value by_duration:-PT1H
+share.auto.offset.reset=none                                             | Invalid value none
+streams.assignor.name=mine                                               | streams.assignor.name 'mine' is not a registered task assignor. Registered assignors are: [sticky].
+streams.rack.aware.assignment.tags=a,b                                   | NONE
+streams.rack.aware.assignment.tags=a, a                                  | streams.rack.aware.assignment.tags must not contain duplicate tag keys.
+errors.deadletterqueue.topic.name=__dlq                                  | errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("line", GROUP.strip().splitlines())
+def test_the_configs_of_a_group_get_kafkas_verdict(line: str) -> None:
+    pair, expected = (cell.strip() for cell in line.split(" | "))
+    name, _, text = pair.partition("=")
+    found = altered(GROUPS, put(name, text))
+    if expected == "NONE":
+        assert found == ((name, text),)
+    else:
+        assert found[0] == ErrorCode.INVALID_CONFIG
+        assert str(found[1]).startswith(expected)
+
+
+def test_a_group_is_cleaned_up_config_by_config() -> None:
+    leftovers = (("consumer.session.timeout.ms", "7"), ("gone", "1"))
+    delete = ConfigOp("gone", OpType.DELETE, None)
+    assert altered(GROUPS, delete, before=leftovers) == leftovers[:1]
+    assert altered(GROUPS, ConfigOp("x", OpType.DELETE, None), put("share.renew.acknowledge.enable", "true"),
+                   before=leftovers)[0] == ErrorCode.INVALID_CONFIG  # fmt: skip
+
+
+FLOOR = "refused => INVALID_REPLICATION_FACTOR validation:under-replicated-floor"
+
+
+def outcomes(rig: Rig, *lines: str) -> list[str]:
+    return [in_short(rig.put(command(rig, line))) for line in lines]
+
+
+def test_a_floor_of_all_brokers_holds_for_creates_and_growth_until_it_is_taken_away() -> None:
+    rig = rig_with("1 fewer")
+    assert outcomes(rig, "create a 1x3 timeout=0")[0].startswith("requested created")
+    assert outcomes(
+        rig,
+        "configure 4: set:min.insync.replicas=2",
+        "create b 1x3",
+        "partitions a to=2",
+        "create c 1x3 conf=minisr=1",
+        "configure 4: delete:min.insync.replicas",
+        "create b 1x3",
+    ) == [
+        "configs(4: min.insync.replicas=2) => NONE",
+        FLOOR,
+        "rejected => INVALID_REPLICATION_FACTOR validation:under-replicated-floor",
+        "requested created(1/1.-1.-2)",
+        "configs(4: ) => NONE",
+        "requested created(1/1.-1.-2)",
+    ]
+
+
+def test_a_dynamic_default_overrides_settings_and_survives_their_change() -> None:
+    rig = rig_with("1 fewer minisr=1")
+    assert outcomes(rig, "configure 4: set:min.insync.replicas=2", "create b 1x3")[1] == FLOOR
+    rig.settings((("enable.under.replicated.topic.creation", "true"), ("min.insync.replicas", "1")))
+    assert outcomes(rig, "create b 1x3") == [FLOOR]
+    assert fold(rig.log).cluster == rig.state.cluster
+
+
+def test_one_brokers_own_decides_nothing() -> None:
+    rig = rig_with("1 fewer")
+    assert outcomes(rig, "configure 4:1 set:min.insync.replicas=2", "create b 1x3")[1] == "requested created(1/1.-1.-2)"
+
+
+def test_topics_that_cannot_be_are_refused_by_the_defaults_in_force() -> None:
+    rig = rig_with("1")
+    lines = ("configure 4: set:log.cleaner.max.compaction.lag.ms=5", "create b 1x1 conf=min.compaction.lag.ms=9")
+    assert outcomes(rig, *lines)[1] == "refused => INVALID_CONFIG validation:configs"
+
+
+@pytest.mark.parametrize("static", [(), (("log.retention.hours", "24"),), (("log.retention.ms", "9"),)])
+def test_topics_show_where_it_comes_from(static: tuple[tuple[str, str], ...]) -> None:
+    dynamic = (("log.retention.ms", "+7"), ("nonsense", "1"))
+    (created,) = (each for each in effective_configs((), static, dynamic) if each.name == "retention.ms")
+    assert (created.value, created.source) == ("+7", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    (shown,) = (each for each in described_configs((), static, dynamic) if each.name == "retention.ms")
+    assert (shown.value, shown.source) == ("7", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    chain = [(each.name, each.value, each.source) for each in shown.synonyms]
+    assert chain == [
+        ("log.retention.ms", "+7", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        *((name, value, ConfigSource.STATIC_BROKER_CONFIG) for name, value in static),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    ]
+
+
+def test_with_eligible_leader_replicas_every_topic_shows_the_floor_of_all_brokers() -> None:
+    rig = rig_with("minisr=2")
+    outcomes(rig, "quorum elr")
+    settings = rig.state.cluster.settings
+    for view in (effective_configs, described_configs):
+        shown = {each.name: each for each in view((), settings.topic_defaults, settings.dynamic_defaults)}
+        floor = shown["min.insync.replicas"]
+        assert (floor.value, floor.source) == ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    join = outcomes(rig, "join 1", "configure 4:1 delete:min.insync.replicas", "configure 4: replace set:a=b")
+    assert join[1:] == ["=> INVALID_CONFIG validation:alter-request"] * 2, "neither taken away nor set for one"

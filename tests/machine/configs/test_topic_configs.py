@@ -1,4 +1,4 @@
-"""Topic configs against Kafka's own verdicts, and against what we promise beyond them."""
+"""Validation of topic configs, compared with Kafka's."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_several_configs_get_kafkas_verdict(case: Together) -> None:
         ((), None),
     ],
 )
-def test_what_a_refusal_says(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
+def test_refusal_messages(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
     rejection = validate_topic_configs(configs)
     assert (None if rejection is None else rejection.message) == message
 
@@ -189,7 +189,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize("line", IN_FORCE.strip().splitlines())
-def test_which_value_is_in_force(line: str) -> None:
+def test_effective_value(line: str) -> None:
     name, explicit, server, expected = (cell.strip() for cell in line.split("|"))
     value = topic_config(name, _pairs(explicit), _pairs(server))
     assert (str(value) if value is None else value_text(value)) == expected
@@ -256,7 +256,7 @@ def test_any_configs_get_a_verdict(
 
 
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS)
-def test_what_is_shown_is_read_as_the_same_value(row: table.TopicConfig, text: str) -> None:
+def test_described_configs_parse_to_the_same_value(row: table.TopicConfig, text: str) -> None:
     value = read_value(row.name, row.kind, row.allowed, text)
     if not isinstance(value, Bad):
         shown = value_text(value)
@@ -327,7 +327,7 @@ def test_a_canonical_text_means_the_same_and_needs_no_lenient_parser(
 
 
 @given(_SERVER)
-def test_whatever_a_log_holds_every_config_has_a_value(server: dict[str, str]) -> None:
+def test_every_config_has_a_value_for_any_log(server: dict[str, str]) -> None:
     values = values_in_force(tuple(sorted(server.items())))
     missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
     assert not missing, f"no value in force for {missing}"

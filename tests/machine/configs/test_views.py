@@ -1,4 +1,4 @@
-"""The configs in force, as CreateTopics and DescribeConfigs show them, against Kafka's own answers."""
+"""Effective configs in CreateTopics and DescribeConfigs, compared with Kafka's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real brokers and their clients send, in the language of `tables`; directories are small numbers, 0 is none."""
+"""Verbs of the tables for requests of KRaft brokers and their clients. Directories are small numbers; 0 means none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ OPS = ("set", "delete", "append", "subtract")
 
 
 def directory(number: str | int) -> bytes:
-    """The id of a directory."""
     return int(number).to_bytes(16, "big")
 
 

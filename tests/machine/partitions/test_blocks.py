@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.machine.partitions.after_events import with_partition
+from controller.machine.apply import with_partition
 from controller.machine.partitions.blocks import (
     BLOCK,
     blocks_of,

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.machine.partitions.after_events import after_step
-from controller.machine.partitions.changes import Election, Ids, Rules, Wanted, change
-from events.catalog import Partition, PartitionChanged, Upkeep
+from controller.machine.apply import after_partition_change
+from controller.machine.partitions.changes import Election, Ids, Rules, Target, change
+from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
 from tests.support import tools
 
@@ -56,15 +56,15 @@ class Case:
         adding = self._some(replicas, 0.4) if draw.random() < 0.3 else ()
         removing = self._some([one for one in replicas if one not in adding], 0.4) if draw.random() < 0.3 else ()
         directories = tuple(_directory(draw.randrange(4)) for _ in replicas)
-        upkeep = Upkeep(directories, adding, removing, elr, last, draw.random() < 0.2)
-        return Partition(replicas, isr, leader, 5, 7, upkeep)
+        replica_metadata = ReplicaMetadata(directories, adding, removing, elr, last, draw.random() < 0.2)
+        return Partition(replicas, isr, leader, 5, 7, replica_metadata)
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> Target:
         draw, old = self.draw, self.partition
         moved = draw.random() < 0.3
         target = tuple(BrokerId(one) for one in draw.sample(range(1, 7), draw.choice((1, 2, 3))))
         removing = tuple(sorted(set(old.replicas) - set(target)))
-        return Wanted(
+        return Target(
             isr=self._some(old.replicas, 0.6) if draw.random() < 0.6 else None,
             replicas=(*target, *removing) if moved else None,
             adding=tuple(sorted(set(target) - set(old.replicas))) if moved else None,
@@ -77,15 +77,14 @@ class Case:
         )
 
     def line(self) -> str:
-        """The case as the oracle reads it."""
         old, wanted = self.partition, self.wanted
-        upkeep = old.upkeep
-        assert upkeep is not None
+        metadata = old.replica_metadata
+        assert metadata is not None
         recovering = "-" if wanted.recovering is None else str(int(wanted.recovering))
         return "|".join((
-            _text(old.replicas), _text(old.isr), str(old.leader), _text(upkeep.elr), _text(upkeep.last_known_elr),
-            _text(upkeep.adding), _text(upkeep.removing), _text(tuple(map(_number, upkeep.directories))),
-            str(int(upkeep.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
+            _text(old.replicas), _text(old.isr), str(old.leader), _text(metadata.elr), _text(metadata.last_known_elr),
+            _text(metadata.adding), _text(metadata.removing), _text(tuple(map(_number, metadata.directories))),
+            str(int(metadata.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
             wanted.election.name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
             _text(wanted.removing), recovering, _text(wanted.unclean),
             "-" if self.directory_for is None else str(self.directory_for),
@@ -98,8 +97,8 @@ class Case:
         fields = theirs.split("|")
         if len(fields) == 1:
             return theirs
-        assert self.partition.upkeep is not None
-        before = _text(self.partition.upkeep.elr)
+        assert self.partition.replica_metadata is not None
+        before = _text(self.partition.replica_metadata.elr)
         after = before if fields[_ELR] == "-" else fields[_ELR]
         replicas = fields[_REPLICAS] if fields[_REPLICAS] != "-" else _text(self.partition.replicas)
         eligible = ",".join(one for one in after.split(",") if one in replicas.split(",")) or "."
@@ -162,9 +161,9 @@ def test_a_change_applied_leaves_nothing_to_change() -> None:
     draw = random.Random(SEED)
     for _ in range(500):
         case = Case(draw)
-        case.wanted = Wanted()
+        case.wanted = Target()
         made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
-        stands = case.partition if made is None else after_step(case.partition, made)
-        again = change(TOPIC, 0, stands, Wanted(), case.rules, "requested")
-        settled = stands if again is None else after_step(stands, again)
-        assert change(TOPIC, 0, settled, Wanted(), case.rules, "requested") is None, case.line()
+        stands = case.partition if made is None else after_partition_change(case.partition, made)
+        again = change(TOPIC, 0, stands, Target(), case.rules, "requested")
+        settled = stands if again is None else after_partition_change(stands, again)
+        assert change(TOPIC, 0, settled, Target(), case.rules, "requested") is None, case.line()

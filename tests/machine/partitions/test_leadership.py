@@ -1,4 +1,4 @@
-"""Leaders and in-sync sets: what AlterPartition is answered, what `is_settled` promises, how far a create came."""
+"""Leaders and in-sync sets: what AlterPartition is answered, what `is_reconciled` promises, how far a create came."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import AlterPartition, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_settled, settle
-from controller.machine.readiness import how_far
+from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_reconciled, reconcile
+from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
 from events.names import BrokerId, RequestId
@@ -48,7 +48,7 @@ LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_
 
 
 @pytest.mark.parametrize("row", [row for row in REPORTS.strip().splitlines() if row[0] != "#"])
-def test_what_a_report_leads_to(row: str) -> None:
+def test_isr_reports(row: str) -> None:
     report, _, result = (part.strip() for part in row.partition("|"))
     rig = given("1 2! 3 4 has:t")
     request = command(rig, f"isr t {report}")
@@ -66,34 +66,34 @@ def test_what_a_report_leads_to(row: str) -> None:
 
 @settings(max_examples=100)
 @hypothesis_given(walks())
-def test_what_is_settled_needs_no_settling(walk: Walk) -> None:
-    """`is_settled` may say no too often, so that a review finds nothing; never yes where there is something to do."""
+def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
+    """`is_reconciled` may return False too often, but never True if there is something to do."""
     for rig, _ in steps(walk):
         cluster = rig.state.cluster
         for topic in topics_of(rig.state):
-            settled, events = settle(topic, cluster, "why")
-            assert not (events and is_settled(topic, cluster)), f"{topic} is not settled: {events}"
-            assert settle(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
+            settled, events = reconcile(topic, cluster, "why")
+            assert not (events and is_reconciled(topic, cluster)), f"{topic} is not settled: {events}"
+            assert reconcile(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
             assert events or settled is topic, "nothing to do, yet another topic"
 
 
-def test_in_sync_is_who_is_live_and_in_the_set() -> None:
+def test_is_in_sync_needs_every_live_replica() -> None:
     rig = given("1 2 3 has:t:1x3")
     rig.put(command(rig, "fence 2"))
-    rig.review()
+    rig.reconcile()
     partition = rig.topic("t").partitions[0]
     assert is_in_sync(partition, rig.state.cluster.live)
     rig.unfence(2)
     assert not is_in_sync(partition, rig.state.cluster.live)
 
 
-def test_how_far_a_create_came_counts_live_brokers_alone() -> None:
+def test_progress_text_counts_live_brokers_only() -> None:
     rig = given("1 2 3")
     rig.put(command(rig, "create t on=0:2,1:1"))
     rig.confirm(1, 2)
     rig.put(command(rig, "fence 2"))
-    text = how_far(rig.topic("t"), rig.state.cluster)
-    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers know it"
+    text = progress_text(rig.topic("t"), rig.state.cluster)
+    assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers have applied it"
 
 
 def test_settings_that_cannot_be_read_are_not_even_decided() -> None:

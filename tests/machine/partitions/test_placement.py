@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.machine.decide import decide
-from controller.machine.partitions.placement import pick_for_placeholder, place, rack_ring
+from controller.machine.partitions.rules import pick_for_placeholder, place, rack_ring
 from controller.machine.state import Cluster, DictTopics, State
 from events.catalog import TopicCreated
 from events.names import BrokerId
@@ -129,7 +129,7 @@ def test_a_placeholder_goes_to_an_unused_rack_if_there_is_one(
         assert racks[chosen] not in used, f"{chosen} lies in rack {racks[chosen]}, which is used"
 
 
-def test_nobody_fills_a_placeholder_where_there_is_no_candidate() -> None:
+def test_a_placeholder_stays_without_a_candidate() -> None:
     assert pick_for_placeholder("t", 0, (), set()) is None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.leadership import is_settled
-from tests.machine.audit.lives import Lives
+from controller.machine.partitions.leadership import is_reconciled
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
@@ -24,39 +24,39 @@ create t on=0:1.2.3 conf=min.insync.replicas=2 timeout=0 id=c
 STORIES = {
     "a leader is lost, and comes back": """
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
-        review t                        | nothing
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | nothing
         unfence 1                       | unfenced(1 e1) => NONE 1
-        review t                        | nothing
+        reconcile t                        | nothing
         report t by=2 0:2.3.1:1:1:e2.3.1 | changed(0: isr=2.3.1 e1/2) => NONE 0:NONE
         balance t                       | changed(0: leader=1 e2/3)
         balance t                       | nothing
     """,
     "all replicas are lost one by one, and one that has every record returns": """
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
         unfence 1                       | unfenced(1 e1) => NONE 1
-        review t                        | nothing
+        reconcile t                        | nothing
         unfence 2                       | unfenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=2 isr=2 elr=3 last_known_elr=- e4/4)
+        reconcile t                        | changed(0: leader=2 isr=2 elr=3 last_known_elr=- e4/4)
     """,
     "a broker in sync comes back without its disk": """
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
         join 2 as=second dirs=21 unclean | registered(2 e4) => NONE 4
-        review t                        | changed(0: elr=3 e3/4)
+        reconcile t                        | changed(0: elr=3 e3/4)
         unfence 2                       | unfenced(2 e4) => NONE 4
-        review t                        | nothing
+        reconcile t                        | nothing
         unfence 3                       | unfenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=3 isr=3 elr=- last_known_elr=- e4/5)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=- last_known_elr=- e4/5)
         report t by=3 0:3.2:4:5:e3.2    | => NONE 0:INELIGIBLE_REPLICA
         report t by=3 0:3.2:4:5:e3.4    | changed(0: isr=3.2 e4/6) => NONE 0:NONE
         lies t by=2 0:21                | changed(0: directories=10.21.30 e4/7) => NONE 0:NONE
@@ -64,18 +64,18 @@ STORIES = {
     """,
     "a broker leaves in order": """
         leave 1                         | leaving(1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         create u 1x3 timeout=0          | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
         report t by=2 0:2.3.1:1:1       | => NONE 0:INELIGIBLE_REPLICA
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | nothing
+        reconcile t                        | nothing
     """,
     "a log directory fails": """
         join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
         unfence 1                       | unfenced(1 e4) => NONE 4
-        review t                        | nothing
+        reconcile t                        | nothing
         dirs 1 11                       | logdirschanged(1) => NONE 4
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         lies t by=1 0:99                | changed(0: directories=99.20.30 e1/2) => NONE 0:NONE
         lies t by=1 1:11                | => NONE 1:UNKNOWN_TOPIC_OR_PARTITION
         lies u by=1 0:11                | => NONE 0:UNKNOWN_TOPIC_ID
@@ -88,7 +88,7 @@ STORIES = {
         dirs 1 10.11 cordoned=10        | => NONE 4
         create u 1x3 timeout=0 dry      | => NONE
         dirs 1 10.11 cordoned=10.11     | logdirschanged(1) => NONE 4
-        review t                        | nothing
+        reconcile t                        | nothing
         create u 1x3 timeout=0 id=0     | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
         create u 4x2 timeout=0 id=1     | requested created(2.3 3.2 2.3 3.2) answered => REQUEST_TIMED_OUT
         partitions u to=8               | added(4: 2.3 3.2 2.3 3.2) => NONE
@@ -97,9 +97,9 @@ STORIES = {
 e0/1) => NONE 0:NONE
         settings fewer                  | settings
         create w 1x3 timeout=0 id=3     | requested created(2.3/2.3.-1) answered => REQUEST_TIMED_OUT
-        review w                        | nothing
+        reconcile w                        | nothing
         dirs 1 10.11                    | logdirschanged(1) => NONE 4
-        review w                        | filled(0: -1 by 1 e1)
+        reconcile w                        | filled(0: -1 by 1 e1)
         dirs 1 10.11 cordoned=10.11     | logdirschanged(1) => NONE 4
         join 1 as=third dirs=10.11      | fenced(1 e4) registered(1 e5) => NONE 5
     """,
@@ -109,24 +109,24 @@ e0/1) => NONE 0:NONE
         unfence 1                       | unfenced(1 e4) => NONE 4
         lies t by=1 0:11                | changed(0: directories=11.20.30 e0/1) => NONE 0:NONE
         fence 1                         | fenced(1 e4) => NONE 4
-        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/2)
+        reconcile t                        | changed(0: leader=2 isr=2.3 elr=1 e1/2)
         join 1 as=third dirs=10         | registered(1 e5) => NONE 5
         unfence 1                       | unfenced(1 e5) => NONE 5
-        review t                        | nothing
+        reconcile t                        | nothing
         lies t by=1 0:10                | changed(0: elr=- directories=10.20.30 e1/3) => NONE 0:NONE
         fence 2                         | fenced(2 e2) => NONE 2
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=2 e2/4)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=2 e2/4)
     """,
     "a broker that is not live yet says so before its partition was looked at": """
         join 1 as=second dirs=11        | fenced(1 e1) registered(1 e4) => NONE 4
         lies t by=1 0:11                | changed(0: leader=2 isr=2.3 directories=11.20.30 e1/1) => NONE 0:NONE
-        review t                        | nothing
+        reconcile t                        | nothing
     """,
     "a replica moves to another directory, and both work": """
         alter t set:min.insync.replicas=3 | configs(min.insync.replicas=3) => NONE
         join 1 as=second dirs=10.11     | fenced(1 e1) registered(1 e4) => NONE 4
-        review t                        | changed(0: leader=2 isr=2.3 elr=1 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 elr=1 e1/1)
         unfence 1                       | unfenced(1 e4) => NONE 4
         lies t by=1 0:11                | changed(0: directories=11.20.30 e1/2) => NONE 0:NONE
     """,
@@ -160,13 +160,13 @@ e2/5) => NONE 0:NONE
 directories=40.50.30.10.20 e0/1) => NONE 0:NONE
         report t by=1 0:1.4:0:1         | changed(0: isr=1.4 e0/2) => NONE 0:NONE
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=4 isr=4 elr=1 e1/3)
+        reconcile t                        | changed(0: leader=4 isr=4 elr=1 e1/3)
         fence 4                         | fenced(4 e4) => NONE 4
-        review t                        | changed(0: leader=-1 isr=- elr=1.4 last_known_elr=4 e2/4)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=1.4 last_known_elr=4 e2/4)
         join 1 as=second dirs=10 unclean | registered(1 e6) => NONE 6
-        review t                        | changed(0: elr=4 e2/5)
+        reconcile t                        | changed(0: elr=4 e2/5)
         join 4 as=second dirs=40 unclean | registered(4 e7) => NONE 7
-        review t                        | changed(0: elr=- e2/6)
+        reconcile t                        | changed(0: elr=- e2/6)
         fence 5                         | fenced(5 e5) => NONE 5
         fence 2                         | fenced(2 e2) => NONE 2
         fence 3                         | fenced(3 e3) => NONE 3
@@ -177,55 +177,55 @@ directories=30.10.20 e3/7) => NONE 0:NONE
         alter t delete:unclean.leader.election.enable | configs(min.insync.replicas=2) changed(0: isr=- elr=3 \
 e3/8) => NONE
         join 3 as=second dirs=30 unclean | registered(3 e8) => NONE 8
-        review t                        | changed(0: elr=- e3/9)
+        reconcile t                        | changed(0: elr=- e3/9)
         unfence 4                       | unfenced(4 e7) => NONE 7
-        review t                        | nothing
+        reconcile t                        | nothing
         unfence 3                       | unfenced(3 e8) => NONE 8
-        review t                        | nothing
+        reconcile t                        | nothing
     """,
     "all are lost at once, and where one in sync is enough nobody else stays eligible": """
         alter t set:min.insync.replicas=1 | configs(min.insync.replicas=1) => NONE
         fence 1                         | fenced(1 e1) => NONE 1
         fence 2                         | fenced(2 e2) => NONE 2
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=1.2.3 last_known_elr=1 e1/1)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=1.2.3 last_known_elr=1 e1/1)
         unfence 2                       | unfenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=2 isr=2 elr=- last_known_elr=- e2/2)
+        reconcile t                        | changed(0: leader=2 isr=2 elr=- last_known_elr=- e2/2)
     """,
     "fewer in sync are enough, and the one that is goes before the partition was looked at": """
         alter t delete:min.insync.replicas | configs() => NONE
         configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
         fence 1                         | fenced(1 e1) => NONE 1
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
         configure 4: set:min.insync.replicas=1 | configs(4: min.insync.replicas=1) => NONE
         unfence 2                       | unfenced(2 e2) => NONE 2
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=3 last_known_elr=3 e2/2)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=3 last_known_elr=3 e2/2)
     """,
     "eligible leaders are switched off while nobody else has all records": """
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=2 e2/2)
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
+        reconcile t                        | changed(0: leader=-1 isr=- elr=2.3 last_known_elr=3 e3/3)
         features metadata.version=30    | features(metadata.version=30) => NONE
         unfence 1                       | unfenced(1 e1) => NONE 1
-        review t                        | nothing
+        reconcile t                        | nothing
         join 3 as=second dirs=31 unclean | registered(3 e4) => NONE 4
-        review t                        | changed(0: elr=2 e3/4)
+        reconcile t                        | changed(0: elr=2 e3/4)
         unfence 3                       | unfenced(3 e4) => NONE 4
-        review t                        | nothing
+        reconcile t                        | nothing
         unfence 2                       | unfenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=2 isr=2 elr=- e4/5)
+        reconcile t                        | changed(0: leader=2 isr=2 elr=- e4/5)
     """,
     "elections that are requested": """
         elect t 0                       | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0 unclean               | => NONE 0:ELECTION_NOT_NEEDED
         elect t 0.1                     | => NONE 0:ELECTION_NOT_NEEDED 1:UNKNOWN_TOPIC_OR_PARTITION
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         elect t 0                       | => NONE 0:PREFERRED_LEADER_NOT_AVAILABLE
         unfence 1                       | unfenced(1 e1) => NONE 1
         report t by=2 0:1.2.3:1:1       | changed(0: isr=1.2.3 e1/2) => NONE 0:NONE
@@ -251,7 +251,7 @@ e3/8) => NONE
         configure 4:1 set:log.retention.ms=5 | configs(4:1 log.retention.ms=5) => NONE
         configure 4:1 set:log.retention.ms=5 | => NONE
         configure 4:1 append:listeners=A | configs(4:1 listeners=PLAINTEXT://:9092,A log.retention.ms=5) => NONE
-        configure 4:1 append:log.retention.ms=6 | => INVALID_CONFIG validation:alter-request
+        configure 4:1 append:log.retention.ms=6 | => INVALID_CONFIG validation:configs
         configure 4:9 set:a=b           | => BROKER_ID_NOT_REGISTERED validation:alter-request
         configure 4:x set:a=b           | => INVALID_REQUEST validation:alter-request
         configure 4:1 delete:log.retention.ms dry | => NONE
@@ -268,20 +268,20 @@ e3/8) => NONE
 WITHOUT_ELIGIBLE = {
     "the last member stays in sync": """
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=2 isr=2.3 e1/1)
+        reconcile t                        | changed(0: leader=2 isr=2.3 e1/1)
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 e2/2)
+        reconcile t                        | changed(0: leader=3 isr=3 e2/2)
         fence 3                         | fenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=-1 e3/3)
+        reconcile t                        | changed(0: leader=-1 e3/3)
         unfence 2                       | unfenced(2 e2) => NONE 2
-        review t                        | nothing
+        reconcile t                        | nothing
         unfence 3                       | unfenced(3 e3) => NONE 3
-        review t                        | changed(0: leader=3 e4/4)
+        reconcile t                        | changed(0: leader=3 e4/4)
     """,
     "whoever is left leads if the topic says so, and must recover": """
         report t by=1 0:1:0:0           | changed(0: isr=1 e0/1) => NONE 0:NONE
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=-1 e1/2)
+        reconcile t                        | changed(0: leader=-1 e1/2)
         elect t 0                       | => NONE 0:PREFERRED_LEADER_NOT_AVAILABLE
         alter t set:unclean.leader.election.enable=true | configs(min.insync.replicas=2 \
 unclean.leader.election.enable=true) changed(0: leader=2 isr=2 recovering e2/3) => NONE
@@ -291,7 +291,7 @@ unclean.leader.election.enable=true) changed(0: leader=2 isr=2 recovering e2/3) 
     "an unclean election that is requested": """
         report t by=1 0:1:0:0           | changed(0: isr=1 e0/1) => NONE 0:NONE
         fence 1                         | fenced(1 e1) => NONE 1
-        review t                        | changed(0: leader=-1 e1/2)
+        reconcile t                        | changed(0: leader=-1 e1/2)
         fence 2                         | fenced(2 e2) => NONE 2
         fence 3                         | fenced(3 e3) => NONE 3
         elect t 0 unclean               | => NONE 0:ELIGIBLE_LEADERS_NOT_AVAILABLE
@@ -322,30 +322,30 @@ def test_without_eligible_leader_replicas(story: str) -> None:
     _play("", story)
 
 
-def test_nobody_stays_eligible_where_fewer_in_sync_are_enough_now() -> None:
+def test_elr_is_cleared_when_min_insync_replicas_is_lowered() -> None:
     """As all brokers have it: the topics are looked at by a sweep, which passes over those that are settled."""
     rig = _play("elr", """
         alter t delete:min.insync.replicas | configs() => NONE
         configure 4: set:min.insync.replicas=2 | configs(4: min.insync.replicas=2) => NONE
         fence 1                         | fenced(1 e1) => NONE 1
         fence 2                         | fenced(2 e2) => NONE 2
-        review t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
+        reconcile t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
     """)  # fmt: skip
-    assert is_settled(rig.topic("t"), rig.state.cluster)
+    assert is_reconciled(rig.topic("t"), rig.state.cluster)
     rig.put(command(rig, "configure 4: set:min.insync.replicas=1"))
-    assert not is_settled(rig.topic("t"), rig.state.cluster)
-    assert in_short(rig.put(command(rig, "review t"))) == "changed(0: elr=- e1/2)"
-    assert is_settled(rig.topic("t"), rig.state.cluster)
+    assert not is_reconciled(rig.topic("t"), rig.state.cluster)
+    assert in_short(rig.put(command(rig, "reconcile t"))) == "changed(0: elr=- e1/2)"
+    assert is_reconciled(rig.topic("t"), rig.state.cluster)
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:
     rig = given("fewer")
     for line in ("quorum elr", "join 1", "join 2", "unfence 1", "create t 1x3 timeout=0", "unfence 2"):
         rig.put(command(rig, line))
-    assert in_short(rig.put(command(rig, "review t"))) == "filled(0: -1 by 2 e1)"
-    upkeep = rig.topic("t").partitions[0].upkeep
-    assert upkeep is not None
-    assert [int.from_bytes(one, "big") for one in upkeep.directories] == [10, 20, 0]
+    assert in_short(rig.put(command(rig, "reconcile t"))) == "filled(0: -1 by 2 e1)"
+    replica_metadata = rig.topic("t").partitions[0].replica_metadata
+    assert replica_metadata is not None
+    assert [int.from_bytes(one, "big") for one in replica_metadata.directories] == [10, 20, 0]
 
 
 def test_with_eligible_leader_replicas_all_brokers_go_by_one_min_insync_replicas() -> None:

@@ -1,4 +1,4 @@
-"""Logs with archives, for tests: a day's log, archived in small stretches, of which the oldest are dropped."""
+"""Logs with archives, for tests: a day's log, archived in small segments, of which the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     Manifest,
     Writer,
+    archive_status,
+    manifest_changes,
     manifests_of,
     note,
-    note_manifest,
-    noted,
 )
-from events.logs.archive.place import Place, open_place
+from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshots import about_at, put_snapshot
+from events.logs.snapshots import snapshot_info, store_snapshot
 from projections.queries.query import Query
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
-from projections.store.refolding import Refold
+from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 from projections.store.tree import root_over
 from tests.replay.history import Day, live_a_day, open_log
 
-STRETCH = 128
+SEGMENT = 128
 WRITER = Writer(boot="boot", where="here", since_ms=0)
 
 
@@ -56,9 +56,9 @@ def live_on(log: RocksDbLog, events: int) -> None:
 
 
 def archiver(
-    log: EventLog, place: Place, writer: Writer = WRITER, stretch: int = STRETCH, *, backup: bool = False
+    log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
 ) -> Archiver:
-    """An archiver of a log, in small stretches; one for a `backup` goes by the place alone."""
+    """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
     return Archiver(
         log,
         place,
@@ -67,23 +67,23 @@ def archiver(
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
         known=list if backup else lambda: list(manifests_of(log)),
-        stretch_events=stretch,
+        segment_events=segment,
     )
 
 
 def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
     """Archive what is closed, and note it."""
-    at_work = archiver(log, open_place(str(url)), writer)
-    log.note(note(replace(noted(log), url=str(url))))
+    at_work = archiver(log, open_store(str(url)), writer)
+    log.note(note(replace(archive_status(log), url=str(url))))
     while (manifest := at_work.step()) is not None:
-        log.note(note_manifest(manifest))
+        log.note(manifest_changes(manifest))
     return list(manifests_of(log))
 
 
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
-    while (leaving := retention.Leaving.next(log, manifests_of(log))) is not None:
-        leaving.archive(open_place(noted(log).url))
+    while (leaving := retention.IndexCleanup.next(log, manifests_of(log))) is not None:
+        leaving.archive(open_store(archive_status(log).url))
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
             piece()
@@ -93,7 +93,7 @@ def take_snapshot(log: RocksDbLog, offset: int) -> None:
     """Keep a snapshot of the log at an offset, or where the command there ends."""
     refold = Refold(log, lambda: None)
     at = refold.go_to(offset)
-    put_snapshot(log, about_at(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
+    store_snapshot(log, snapshot_info(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
 
 
 def query_of_log(log: RocksDbLog) -> Query:

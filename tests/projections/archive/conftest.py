@@ -43,7 +43,7 @@ def folder(day: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cut(folder: Path, tmp_path: Path) -> Iterator[RocksDbLog]:
-    """The same log, of which all but the last stretch is in the archive alone."""
+    """The same log, of which all but the last segment is in the archive alone."""
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, 300)

@@ -29,17 +29,16 @@ import msgspec
 from msgspec.structs import replace
 
 from events.codec import decode_event
-from events.followed import was_requested
-from events.logs.archive.base import base_of, bases, fetch_base, put_base
-from events.logs.archive.manifest import manifests_of, note, note_manifest, noted, read_chain
-from events.logs.archive.place import Folder
+from events.external_decision import was_requested
+from events.logs.archive.base import base_of, bases, download_base, write_base
+from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.store.archived import retention
 from projections.store.archived.recovering import archived
 from projections.store.recorder import Recorder
-from projections.store.refolding import Refold, state_keys
-from projections.store.snapshotting import Snapshotting
+from projections.store.snapshotting import Refold, Snapshotting, state_keys
 from projections.store.store import TopicStore
 from projections.store.tree import head_of, root_over
 from tests.projections.archive.archives import archiver, open_any, query_of_log, write_a_day
@@ -90,7 +89,7 @@ class Reports:
         return None
 
     def snapshot_failed(self, why: str) -> None:
-        assert "thrown away" in why, why
+        assert "removed" in why, why
 
 
 def live(folder: Path, until: int, die_at: int, durable: Connection) -> None:
@@ -127,19 +126,19 @@ def _write(log: RocksDbLog, store: TopicStore, story: list[bytes], durable: Conn
 
 def _archive(log: RocksDbLog, folder: Path) -> None:
     place = Folder(folder / "archive")
-    log.note(note(replace(noted(log), url=place.url)))
+    log.note(note(replace(archive_status(log), url=place.url)))
     archiving = archiver(log, place)
     while (manifest := archiving.step()) is not None:
-        log.note(note_manifest(manifest))
+        log.note(manifest_changes(manifest))
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
-    while (leaving := retention.Leaving.next(log, manifests)) is not None:
+    while (leaving := retention.IndexCleanup.next(log, manifests)) is not None:
         leaving.archive(place)
         leaving.forget()
         for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
             piece()
     base = base_of(log, "t", 0)
-    put_base(place, base, log.frozen_pairs())
+    write_base(place, base, log.frozen_pairs())
 
 
 # --- what must hold
@@ -167,7 +166,7 @@ def check(folder: Path, story: list[bytes], durable: int, died: int) -> int:
         assert {start: there.get(start) for start in known} == known
     for number, base in enumerate(bases(place, cluster_id, "t")):
         copy = folder / f"copy-{number}"
-        fetch_base(place, base, copy)
+        download_base(place, base, copy)
         with closing(open_any(copy)) as log:
             assert [value for _, value in log.read()] == story[: base.offset]
         rmtree(copy)
@@ -175,8 +174,8 @@ def check(folder: Path, story: list[bytes], durable: int, died: int) -> int:
 
 
 def _check_archive(folder: Path, story: list[bytes], died: int) -> None:
-    """Every stretch is there once, none is missing, and all of it is what was written. Who dies before a manifest
-    leaves a file that is no part of it: who goes on writes the same, or, of a backup's last stretch, a longer one."""
+    """Every segment is there once, none is missing, and all of it is what was written. Who dies before a manifest
+    leaves a file that is no part of it: who goes on writes the same, or, of a backup's last segment, a longer one."""
     place = Folder(folder)
     chain = read_chain(place)[1]
     values = [value for _, value in archived(place, chain)]

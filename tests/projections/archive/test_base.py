@@ -11,9 +11,9 @@ import pytest
 
 from events.catalog import EVENT_VERSION
 from events.logs.archive import base
-from events.logs.archive.base import Base, bases, fetch_base, put_base
+from events.logs.archive.base import Base, bases, download_base, write_base
 from events.logs.archive.manifest import ArchiveDamaged, read_object
-from events.logs.archive.place import Folder, Place, open_place, within
+from events.logs.archive.store import ArchiveStore, Folder, open_store, within
 from events.logs.rocksdb_log import RocksDbLog
 from tests.projections.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
@@ -32,7 +32,7 @@ def base_at(offset: int, start: int = 0) -> Base:
 
 
 @pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ArchiveStore]:
     """A place that is there until the end of the test."""
     if request.param == "folder":
         yield Folder(tmp_path / "place")
@@ -41,22 +41,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(key, value)
     server = S3Server(tmp_path / "s3")
     with server.running():
-        yield open_place(within(server.url("archive"), "partition-00000"))
+        yield open_store(within(server.url("archive"), "partition-00000"))
 
 
 def test_the_two_newest_stay_and_are_what_was_put(
-    place: Place, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: ArchiveStore, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "PART_BYTES", 3000)
     end = cut.next_offset
     for offset in (end - 2, end - 1, end):
-        put_base(place, base_at(offset, cut.start_offset), cut.frozen_pairs())
+        write_base(place, base_at(offset, cut.start_offset), cut.frozen_pairs())
     found = list(bases(place, "c", "t"))
     assert [one.offset for one in found] == [end, end - 1]
     assert len(found[0].parts) > 1
     left = {int(name[:20]) for name in place.names("bases")}
     assert left == {end, end - 1}, "no part of another is left"
-    fetch_base(place, found[0], tmp_path / "again")
+    download_base(place, found[0], tmp_path / "again")
     with closing(open_any(tmp_path / "again")) as log:
         assert (log.start_offset, log.next_offset) == (cut.start_offset, end)
         assert list(log.scan()) == list(cut.scan())
@@ -70,7 +70,7 @@ def test_what_somebody_put_beside_them_stays(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / "bases" / name).write_bytes(b"")
     for offset in (2, 3, 4):
-        put_base(place, base_at(offset), iter([(b"mnext", b"")]))
+        write_base(place, base_at(offset), iter([(b"mnext", b"")]))
     assert set(names) < set(place.names("bases"))
     assert [one.offset for one in bases(place, "c", "t")] == [4, 3]
 
@@ -86,7 +86,7 @@ CHANGED: dict[str, Callable[[dict[str, object]], object]] = {
 @pytest.mark.parametrize("what", CHANGED)
 def test_what_says_nothing_sound_is_passed_over(what: str, tmp_path: Path) -> None:
     place = Folder(tmp_path)
-    put = put_base(place, base_at(2), iter([(b"mnext", b"")]))
+    put = write_base(place, base_at(2), iter([(b"mnext", b"")]))
     said = json.loads((tmp_path / put.name).read_bytes())
     CHANGED[what](said)
     (tmp_path / put.name).write_text(json.dumps(said))
@@ -97,7 +97,7 @@ def test_what_says_nothing_sound_is_passed_over(what: str, tmp_path: Path) -> No
 
 def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
     place = Folder(tmp_path / "place")
-    put = put_base(place, base_at(2), iter([(b"x", b"")]))
+    put = write_base(place, base_at(2), iter([(b"x", b"")]))
     with pytest.raises(ArchiveDamaged, match="which is none of a log"):
-        fetch_base(place, put, tmp_path / "log")
+        download_base(place, put, tmp_path / "log")
     assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"

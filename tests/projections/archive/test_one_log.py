@@ -17,18 +17,18 @@ from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import Manifest, Writer, manifests_of, note_manifest, noted
-from events.logs.archive.place import Folder, open_place
+from events.logs.archive.manifest import Manifest, Writer, archive_status, manifest_changes, manifests_of
+from events.logs.archive.store import Folder, open_store
 from events.logs.archive.writing import Archiver
 from events.logs.log import LogCorrupted
-from events.logs.rocksdb_batch import KEPT
 from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_keys import KEPT, pack
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_runs import pack
-from events.logs.snapshot_file import Snapshot
+from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
-from projections.queries.backwards import newest_of_topic
+from projections.queries.explain import explain
+from projections.queries.listing import newest_of_topic
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, requests_page
 from projections.replay.log.secondary import look
@@ -36,10 +36,9 @@ from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
-from projections.store.tree import stretch_root
-from projections.words.explain import explain
+from projections.store.tree import range_root
 from tests.projections.archive.archives import (
-    STRETCH,
+    SEGMENT,
     WRITER,
     archive_all,
     archiver,
@@ -74,7 +73,7 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
 def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: archive._Recent[str, Snapshot] = archive._Recent(2)
+    kept: archive._LruCache[str, Snapshot] = archive._LruCache(2)
     monkeypatch.setattr(archive, "_indexes", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
@@ -82,33 +81,33 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     with look(cut.path) as seen:
         for log in (cut, seen, cut):
             assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key))
-            assert len(kept._kept) == 2
-        owners = {owner for owner, _ in kept._kept}
-        assert owners == {cut.archive._own}, "those of the log that was read last"
+            assert len(kept._entries) == 2
+        owners = {owner for owner, _ in kept._entries}
+        assert owners == {cut.archive._owner}, "those of the log that was read last"
     cut.archive.close()
-    assert not kept._kept
+    assert not kept._entries
 
 
 @pytest.mark.parametrize("after", range(1, 12))
 def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
-    stretches = [one for one in manifests_of(cut) if one.end <= end]
+    segments = [one for one in manifests_of(cut) if one.end <= end]
     found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code is not archive.Archive.stretches.__code__:
+        if frame.f_code is not archive.Archive.segments.__code__:
             return None
         if event == "line" and next(lines) == after:
-            found.append(list(looked.stretches(0, end)))
+            found.append(list(looked.segments(0, end)))
         return trace
 
     sys.settrace(trace)
     try:
-        found.append(list(looked.stretches(0, end)))
+        found.append(list(looked.segments(0, end)))
     finally:
         sys.settrace(before)
-    assert found in ([stretches], [stretches] * 2)
+    assert found in ([segments], [segments] * 2)
 
 
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
@@ -158,7 +157,7 @@ def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: R
     database.write(batch)
     assert cut.read_one(5) == other, "who looks at it is shown another one"
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
-    assert found.findings == ("event 5, which stayed here, is not the one that is in the archive",)
+    assert found.findings == ("the local copy of event 5 is not the event in the archive",)
 
 
 # --- retention
@@ -169,11 +168,11 @@ def test_nothing_goes_without_an_archive_or_before_a_snapshot(folder: Path, tmp_
         assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
         manifests = archive_all(log, tmp_path / "archive")
         assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
-        take_snapshot(log, STRETCH + 10)
+        take_snapshot(log, SEGMENT + 10)
         assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
         assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
         assert retention.drop(log, manifests, 10**15, 0, -1)
-        assert log.start_offset == STRETCH, "the snapshot stands in the second stretch"
+        assert log.start_offset == SEGMENT, "the snapshot stands in the second segment"
         assert not retention.drop(log, manifests, 10**15, 0, 0)
 
 
@@ -226,11 +225,11 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
 
 
 def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
-    """Some of the steps by which a stretch leaves the indexes; those that were done are done again, as after death."""
-    leaving = retention.Leaving.next(log, manifests_of(log))
+    """Some of the steps by which a segment leaves the indexes; those that were done are done again, as after death."""
+    leaving = retention.IndexCleanup.next(log, manifests_of(log))
     assert leaving is not None
     assert leaving.manifest == manifest
-    leaving.archive(open_place(noted(log).url))
+    leaving.archive(open_store(archive_status(log).url))
     if last > 0:
         leaving.forget()
     pieces = list(leaving.slices(log.archive.runs_of(manifest)))
@@ -254,7 +253,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
 
     before = shown(RequestFilter())
     late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.asked_offset < noted(cut).forgotten
+    assert late.requested_offset < archive_status(cut).forgotten
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)
@@ -337,12 +336,12 @@ def test_killed_at_each_step_of_archiving(
         dying = archiver(log, store)
         with suppress(Died):
             while (manifest := dying.step()) is not None:
-                log.note(note_manifest(manifest))
+                log.note(manifest_changes(manifest))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
-        assert [one.start for one in manifests] == list(range(0, STRETCH * len(manifests), STRETCH))
-        assert len(manifests) == log.next_offset // STRETCH
+        assert [one.start for one in manifests] == list(range(0, SEGMENT * len(manifests), SEGMENT))
+        assert len(manifests) == log.next_offset // SEGMENT
         assert sorted(int(one.stem) for one in (place / "manifests").glob("*.json")) == [one.start for one in manifests]
         assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
         end = manifests[-1].end
@@ -367,9 +366,9 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
             Folder(tmp_path / "archive"),
             WRITER,
             lambda: Columns(tuple(COLUMNS)),
-            partial(stretch_root, log),
+            partial(range_root, log),
             stop,
-            stretch_events=STRETCH,
+            segment_events=SEGMENT,
         )
         with pytest.raises(Died):
             at_work.step()

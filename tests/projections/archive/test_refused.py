@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.history.archiving import Archiving, Keeping
+from controller.serving.archiving import Archiving, Keeping
 from controller.settings.load import load_settings
-from events.logs.archive import place
+from events.logs.archive import store
 from events.logs.archive.manifest import (
     ArchiveDamaged,
     ArchiveForeign,
     Writer,
     history_of,
+    manifest_changes,
     manifests_of,
-    note_manifest,
-    read_about,
+    read_archive_info,
 )
-from events.logs.archive.place import ArchiveAway, BadPlace, Folder, open_place
+from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from tests.projections.archive.archives import (
-    STRETCH,
+    SEGMENT,
     archive_all,
     archiver,
     live_on,
@@ -51,7 +51,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
     one.write_bytes(content)
     assert cut.read_one(5), "others can be read"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
-        cut.read_one(STRETCH + 5)
+        cut.read_one(SEGMENT + 5)
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert "is not as it was archived" in found.findings[0]
 
@@ -59,7 +59,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
 def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
-        cut.read_one(STRETCH + 5)
+        cut.read_one(SEGMENT + 5)
 
 
 def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
 
 
 def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
-    cut.note(dict.fromkeys(note_manifest(next(manifests_of(cut))), b"\xc1"))
+    cut.note(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
         list(manifests_of(cut))
 
@@ -86,14 +86,14 @@ def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Pat
         archive_all(log, place)
         last = sorted((place / "manifests").iterdir())[-1]
         last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
-        with pytest.raises(ArchiveDamaged, match=r"the manifest of the stretch from offset .* was changed"):
+        with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
             archiver(log, Folder(place)).step()
         for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
             last.write_bytes(content)
             with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
                 archiver(log, Folder(place)).step()
         last.unlink()
-        with pytest.raises(ArchiveDamaged, match=r"lacks the stretch from offset"):
+        with pytest.raises(ArchiveDamaged, match=r"lacks the segment from offset"):
             archiver(log, Folder(place)).step()
 
 
@@ -115,15 +115,15 @@ def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_
 
 def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
     """A voter archives from its start on, and has no event before it follows somebody."""
-    log, place = open_log(tmp_path / "log"), open_place(str(tmp_path / "archive"))
+    log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
     assert at_work.step() is None
-    assert read_about(place) is None, "nobody knows its history yet"
-    live_on(log, 2 * STRETCH)
+    assert read_archive_info(place) is None, "nobody knows its history yet"
+    live_on(log, 2 * SEGMENT)
     log.flush()
     manifest = at_work.step()
     assert manifest is not None
-    log.note(note_manifest(manifest))
+    log.note(manifest_changes(manifest))
     assert list(manifests_of(log)) == [manifest]
     assert manifest.history == history_of(log) != ""
     log.close()
@@ -139,7 +139,7 @@ def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Pat
         other = archiver(log, Folder(place))
         other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
         assert other.step() == manifests[0]
-        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {STRETCH} on"):
+        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {SEGMENT} on"):
             other.step()
 
 
@@ -161,7 +161,7 @@ def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -
         with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
             first.step()
         assert second.step()
-        assert second.next_offset == 2 * STRETCH
+        assert second.next_offset == 2 * SEGMENT
 
 
 def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, t
     shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
     moved = archiver(cut, Folder(tmp_path / "elsewhere"))
     assert moved.step() is None, "all is there"
-    assert not moved.begins_anew
+    assert not moved.is_new_archive
 
 
 def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Path) -> None:
@@ -178,17 +178,17 @@ def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Pat
         before = archive_all(log, tmp_path / "archive")
         moved = archiver(log, Folder(tmp_path / "elsewhere"))
         assert moved.step() == before[0]
-        assert moved.begins_anew
+        assert moved.is_new_archive
 
 
 def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
-    """With a power cut, after the new place has its first stretch."""
+    """With a power cut, after the new place has its first segment."""
     with closing(open_log(folder)) as log:
         before = archive_all(log, tmp_path / "archive")
         assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
         again = archiver(log, Folder(tmp_path / "elsewhere"))
         assert [again.step(), again.step()] == before[:2]
-        assert again.begins_anew
+        assert again.is_new_archive
 
 
 async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
@@ -196,10 +196,10 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
-    async def archived(stretches: int) -> Archiving:
+    async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
             one = Archiving(log, settings, "boot", "here", lambda: 0, Folder(place), Keeping(ms=-1))
-            for _ in range(stretches):
+            for _ in range(segments):
                 await one._once()
             assert list(manifests_of(log)) == one._manifests
             return one
@@ -225,7 +225,7 @@ def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> No
         at_work = archiver(log, Full(tmp_path / "archive"))
         with pytest.raises(ArchiveAway, match=r"No space left"):
             at_work.step()
-        at_work._place = Folder(tmp_path / "archive")
+        at_work._store = Folder(tmp_path / "archive")
         assert at_work.step()
 
 
@@ -239,15 +239,15 @@ def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> Non
 
 
 BAD_PLACES = """
-                                     | is no place for an archive: give a folder, s3://
-http://host/path                     | is no place for an archive
-file://host/path                     | is no place for an archive
-s3://                                | is no place for an archive
-s3:///path                           | is no place for an archive
-s3://bucket/a/../b                   | is no place for an archive
-s3://[bucket/path                    | is no place for an archive
-ftp://bucket/a?x=secret              | 'ftp://bucket/a' is no place for an archive
-ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is no place for an archive
+                                     | is not a place for an archive: use a folder, s3://
+http://host/path                     | is not a place for an archive
+file://host/path                     | is not a place for an archive
+s3://                                | is not a place for an archive
+s3:///path                           | is not a place for an archive
+s3://bucket/a/../b                   | is not a place for an archive
+s3://[bucket/path                    | is not a place for an archive
+ftp://bucket/a?x=secret              | 'ftp://bucket/a' is not a place for an archive
+ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is not a place for an archive
 s3://AKIA:secret@bucket/a            | before @ in the URL of an archive may hold a secret: give credentials in the env
 s3://secret@bucket/a                 | before @
 gs://user:secret@bucket              | before @
@@ -268,8 +268,8 @@ s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_overr
 @pytest.mark.parametrize("line", BAD_PLACES.strip("\n").splitlines())
 def test_what_is_no_place_is_refused(line: str) -> None:
     url, pattern = (one.strip() for one in line.split("|"))
-    with pytest.raises(BadPlace, match=re.escape(pattern)) as raised:
-        open_place(url)
+    with pytest.raises(BadArchiveUrl, match=re.escape(pattern)) as raised:
+        open_store(url)
     assert "secret" not in str(raised.value).replace("may hold a secret", "")
 
 
@@ -283,7 +283,7 @@ s3://b/p/?region=x&a=b/  | s3://b/p/n?region=x&a=b/
 @pytest.mark.parametrize("line", WITHIN.strip().splitlines())
 def test_a_place_in_a_place(line: str) -> None:
     url, expected = (one.strip() for one in line.split("|"))
-    assert place.within(url, "n") == expected
+    assert store.within(url, "n") == expected
 
 
 STORES_AWAY = (
@@ -295,10 +295,10 @@ STORES_AWAY = (
 
 @pytest.mark.parametrize("url", STORES_AWAY)
 def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "TRIED_S", 1)
+    monkeypatch.setattr(store, "TRIED_S", 1)
     url = url.replace("PORT", str(free_ports(1)[0]))
     with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
-        open_place(url).names("manifests")
+        open_store(url).names("manifests")
 
 
 @pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "manifests/x\0.json"])

@@ -22,7 +22,7 @@ from tests.events import golden
 from tests.machine.audit import planted_partitions, planted_topics, rules
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import FAULTS, clean
-from tests.machine.audit.planted_real import REAL_FAULTS, while_cordoned
+from tests.machine.audit.planted_partitions import REAL_FAULTS, while_cordoned
 from tests.machine.audit.real_auditor import RealAuditor
 
 PLANTED = (planted_partitions, planted_topics)

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.names import shard_key
-from projections.queries.moments import iso
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import exported, run_export
@@ -26,6 +25,7 @@ from projections.replay.redecide.redecide import run_redecide
 from projections.replay.report.report import run_report
 from projections.replay.spark.columns import COLUMNS
 from projections.replay.spark.source import events_frame
+from projections.text.moments import iso
 from tests.machine.audit.planted import at, changed, without
 from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
 from tests.replay.written import read as events_of
@@ -73,7 +73,7 @@ def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) ->
 def test_the_events_are_those_of_data_directories(
     spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, stretch: int
 ) -> None:
-    ref = scanned(in_kafka.topic, stretch_events=stretch)
+    ref = scanned(in_kafka.topic, segment_events=stretch)
     assert {one.partition: one.end for one in ref.scan.partitions} == {n: len(part) for n, part in enumerate(parts)}
     frame = events_frame(spark, ref, range_events=stretch)
     assert frame.rdd.getNumPartitions() >= sum(max(1, len(part) // (2 * stretch)) for part in parts)
@@ -119,7 +119,7 @@ def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: Kafk
 
 
 def test_a_time_is_found_in_each_partition(in_kafka: KafkaRef, parts: Parts) -> None:
-    ref = scanned(in_kafka.topic, stretch_events=11)
+    ref = scanned(in_kafka.topic, segment_events=11)
     for record in parts[0][:: len(parts[0]) // 7]:
         wanted = {n: sum(one.at_ms <= record.at_ms for one in part) for n, part in enumerate(parts)}
         assert ends_of(ref, f"{record.at_ms}ms") == wanted
@@ -143,8 +143,8 @@ def test_a_single_partition_is_the_history_itself(
     ref = topic_of(kafka44, [records])
     mine = rows(rebuilt_topics(spark, ref, len(records)), "shard")
     assert mine == rows(rebuilt_topics(spark, history, len(records)), "shard")
-    assert rows(rebuilt_requests(spark, ref, len(records)), "asked_offset") == rows(
-        rebuilt_requests(spark, history, len(records)), "asked_offset"
+    assert rows(rebuilt_requests(spark, ref, len(records)), "requested_offset") == rows(
+        rebuilt_requests(spark, history, len(records)), "requested_offset"
     )
     assert rows(rebuilt_brokers(spark, ref, 20), "broker_id") == rows(rebuilt_brokers(spark, history, 20), "broker_id")
 

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from events.catalog import EVENT_VERSION, Recorded
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
@@ -61,7 +61,7 @@ def refused(says: str) -> Iterator[None]:
     ],
 )
 def test_a_name_that_is_none(text: str) -> None:
-    with refused(f"{text} names no log in Kafka: say kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
+    with refused(f"{text} is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
         kafka_topic(text)
 
 
@@ -112,7 +112,7 @@ def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
-    with refused("record 0 of partition 0 is not there any more"):
+    with refused("record 0 of partition 0 no longer exists"):
         list(stored_events(ref.topic, 0, stretch.start, stretch.kafka_end, stretch.end))
 
 
@@ -122,8 +122,8 @@ FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ([FENCE, b"\xc1"], "events partition 1, record 1: not a record that this release knows"),
-        ([FENCE, b""], "events partition 1, record 1: not a record that this release knows"),
+        ([FENCE, b"\xc1"], "events partition 1, record 1: not a record of this release"),
+        ([FENCE, b""], "events partition 1, record 1: not a record of this release"),
         ([FENCE, encode_record(Decided(1, 2, ()))], "record 1: it decides command 2, and the next one is 0"),
         ([FENCE, encode_record(Decided(1, 0, (b"\xc1",)))], "partition 1, event at offset 0: not an event"),
         (

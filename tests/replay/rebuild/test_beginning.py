@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from events.logs.snapshots import FOLDER, about_at, open_snapshot, put_snapshot, snapshot_offsets
+from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
 from projections.replay.outcome import Options
 from projections.replay.rebuild.beginning import AT_FIRST, FROM_SCRATCH, Beginning, beginning
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.events.logs.rocksdb_folders import flip
@@ -34,7 +34,7 @@ def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     query, refold = Query(log, lambda: store), Refold(log, lambda: None)
     for offset in (log.next_offset // 3, log.next_offset * 2 // 3):
         at = refold.go_to(offset)
-        put_snapshot(log, about_at(log, at), query.snapshot_pairs(at, refold.pairs()))
+        store_snapshot(log, snapshot_info(log, at), query.snapshot_pairs(at, refold.pairs()))
     log.close()
     return open_folder(str(folder))
 
@@ -86,7 +86,7 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(spark: SparkSession, kept:
     (folder / FOLDER / f"{newest:020}.snapshot").unlink()
     pairs = [pair for pair in refold.pairs() if pair[0] != lost]
     query = Query(log, lambda: store)
-    put_snapshot(log, about_at(log, newest), query.snapshot_pairs(newest, iter(pairs)))
+    store_snapshot(log, snapshot_info(log, newest), query.snapshot_pairs(newest, iter(pairs)))
     log.close()
     trusting = run_compare(spark, ref, Options())
     assert trusting.found, "a snapshot that says otherwise shows"

@@ -136,15 +136,15 @@ def test_what_a_gateway_shows_is_what_the_topic_comes_to(
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
-            send(server.http, "POST", "/topics", **body)
-        send(server.http, "DELETE", "/topics/a.topic-3")
+            send(server.http, "POST", "/v1/topics", **body)
+        send(server.http, "DELETE", "/v1/topics/a.topic-3")
         ref = in_topic(kafka44, server)
         shown = Options(more={"http": server.http})
         same = run_compare(spark, ref, shown)
         assert not same.found, "\n".join(same.lines)
         assert same.lines[0].startswith("The live state of 4 topics is what the events come to")
-        send(server.http, "DELETE", "/topics/a.topic-1")
-        send(server.http, "POST", "/topics", name="b", num_partitions=1)
+        send(server.http, "DELETE", "/v1/topics/a.topic-1")
+        send(server.http, "POST", "/v1/topics", name="b", num_partitions=1)
         other = run_compare(spark, ref, shown)
     assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
         ("a.topic-1", False, True),

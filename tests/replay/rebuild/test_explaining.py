@@ -12,13 +12,14 @@ from pyspark.sql import Row, SparkSession
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.names import shard_key
+from projections.queries.explain import explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import excerpt, explained, run_explain
-from projections.shown import lines, to_json
-from projections.words.explain import Explanation, explain
+from projections.views import lines
+from projections.views.json_types import ExplanationView
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import query_of, questions_of, story
 from tests.projections.test_explain import LIFE
@@ -36,7 +37,7 @@ def _row(record: Recorded) -> Row:
     )
 
 
-def _explanation(query: Query, subject: str) -> Explanation | str:
+def _explanation(query: Query, subject: str) -> ExplanationView | str:
     try:
         return explain(Questions([query]), subject)
     except NotThere as error:
@@ -65,10 +66,10 @@ def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> 
 
 
 def test_an_explanation_is_written_in_lines() -> None:
-    output = list(lines.explanation(to_json.explanation(explain(questions_of(story(LIFE).log), "t"))))
+    output = list(lines.explanation(explain(questions_of(story(LIFE).log), "t")))
     assert output[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
     assert output[2] == "OFFSET  TIME                         AFTER  WHAT"
-    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is complete: every partition")
+    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is ready: every partition")
     assert [line.strip() for line in output if "because" in line] == [
         "because broker 4 is live (why) at offset 16",
         "because broker 3 is fenced (why) at offset 19",
@@ -83,7 +84,7 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
             done = run_explain(spark, history, Options(subject=subject))
             whole = explain(Questions([query]), subject)
             assert explained(history, subject) == {0: whole}
-            assert done.lines == list(lines.explanation(to_json.explanation(whole)))
+            assert done.lines == list(lines.explanation(whole))
             assert not done.found
             assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
 
@@ -100,5 +101,5 @@ def test_what_is_not_there_is_reported(spark: SparkSession, history: LogRef) -> 
         run_explain(spark, history, Options(subject="pay.orders", at="2"))
     with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):
         run_explain(spark, history, Options(subject="nobody"))
-    with pytest.raises(ReplayError, match="say which topic or request"):
+    with pytest.raises(ReplayError, match="name the topic or the request id to explain"):
         run_explain(spark, history, Options())

@@ -28,11 +28,11 @@ def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
         body = json.dumps({"name": name, "num_partitions": 3, "timeout_ms": 0}).encode()
         headers = {"Content-Type": "application/json"}
         try:
-            with urllib.request.urlopen(urllib.request.Request(f"http://{http}/topics", body, headers), timeout=60):
+            with urllib.request.urlopen(urllib.request.Request(f"http://{http}/v1/topics", body, headers), timeout=60):
                 answered.append(name)
             if number % 20 == 19:
                 change = "stop" if number % 40 == 19 else "start"
-                url = f"http://{http}/simulated/brokers/2/{change}"
+                url = f"http://{http}/v1/simulated/brokers/2/{change}"
                 urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=60).close()
         except OSError:
             return

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from controller.machine.apply import _TOPIC_FOLDS, _unchanged
+from controller.machine.apply import _TOPIC_EVENTS, _unchanged
 from controller.machine.state import DictTopics, State
 from events.catalog import (
     ADOPTED_DEADLINE_MS,
@@ -46,10 +46,10 @@ from projections.replay.rebuild.rebuild import (
     run_rebuild,
 )
 from projections.replay.spark.folding import Stored, fold_shards, shards_frame
-from projections.rows.requests import request_row
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
-from projections.words.names import topic_id_text
+from projections.text.names import topic_id_text
+from projections.views.requests import request_row
 from tests.events import golden
 from tests.machine.rig import fold
 from tests.replay.history import BORN_MS
@@ -95,7 +95,7 @@ def hashes_of_packs(shards: Mapping[str, Sequence[Stored]]) -> dict[str, str]:
 
 
 def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    cause, decoded = Cause("ReviewTopics", RequestId("r")), list[int]()
+    cause, decoded = Cause("ReconcileTopics", RequestId("r")), list[int]()
 
     def noted(offset: int, value: bytes) -> Recorded:
         decoded.append(offset)
@@ -128,7 +128,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
 
 
 def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
-    assert {kind for kind, fold_ in _TOPIC_FOLDS.items() if fold_ is _unchanged} == IDLE
+    assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
@@ -165,7 +165,7 @@ def test_after_every_event_requests_are_what_the_projection_shows(history: LogRe
 
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
-    names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "asked_at_ms", "waited_ms")
+    names = ("request_id", "topic", "status", "error_code", "rule", "principal", "api", "requested_at_ms", "waited_ms")
     return tuple(str(row[name]) for name in names)
 
 
@@ -249,9 +249,9 @@ def test_a_view_is_written(spark: SparkSession, history: LogRef, tmp_path: Path,
 
 def test_what_cannot_be_rebuilt(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     for options, says in (
-        (Options(view="wishes"), "'wishes' cannot be rebuilt: say topics, brokers, requests"),
+        (Options(view="wishes"), "'wishes' cannot be rebuilt; allowed: topics, brokers, requests"),
         (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
-        (Options(output=str(tmp_path)), "is there already"),
+        (Options(output=str(tmp_path)), "already exists"),
     ):
         with pytest.raises(ReplayError, match=says):
             run_rebuild(spark, history, options)

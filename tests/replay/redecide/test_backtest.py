@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from controller.machine.apply import apply
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decide import decide
-from controller.machine.recall import recall
+from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
@@ -207,7 +207,7 @@ def test_the_page_has_every_setting_and_every_change() -> None:
 @pytest.mark.parametrize(
     ("policies", "pairs", "message"),
     [
-        ((), (), "there is nothing to try: say --policy CLASS, --set KEY=VALUE, or both"),
+        ((), (), "nothing to test: give --policy CLASS, --set KEY=VALUE, or both"),
         ((), (("num.partitions", "0"),), "--set num.partitions=0 is not allowed; allowed: "),
         ((), (("delete.topic.enable", "perhaps"),), "--set delete.topic.enable=perhaps is not allowed; allowed: "),
         ((), (("delete.topics.enable", "true"),), "no decision depends on it: did you mean delete.topic.enable?"),
@@ -261,7 +261,7 @@ def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
                 command = replace(command, verdict=None)
             decision = decide(state, command)  # type: ignore[arg-type]
             was, now = _refused([one.event for one in group]), _refused(decision.events)
-            if decision.consult:
+            if decision.needs_approval:
                 counts["unjudged", command.principal] += 1
             elif was != now:
                 counts["refused" if now else "let-through", command.principal] += 1

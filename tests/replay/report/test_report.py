@@ -18,8 +18,8 @@ from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Held, Report
 from projections.replay.report.queries import gather
 from projections.replay.report.report import run_report
-from projections.rows.requests import RequestRow, request_row
-from projections.words.names import error_name
+from projections.text.names import error_name
+from projections.views.requests import RequestRow, request_row
 from tests.machine.rig import fold, topics_of
 from tests.replay.redecide.test_redecide import find, without
 from tests.replay.written import records_of, written

@@ -178,7 +178,7 @@ def test_a_batch_has_the_requested_columns_in_their_order() -> None:
 def test_columns_are_named_in_any_order() -> None:
     assert column_names("value, offset,type") == ("offset", "type", "value")
     assert column_names(None) == column_names(" ") == tuple(COLUMNS)
-    with pytest.raises(ValueError, match="no column nonsense, sense: there are log_partition, offset"):
+    with pytest.raises(ValueError, match="unknown column nonsense, sense; allowed: log_partition, offset"):
         column_names("sense,offset,nonsense")
 
 

@@ -16,8 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from events.catalog import Recorded
-from events.codec import EventDecodeError, decode_event
-from events.hiding import value_without_secrets
+from events.codec import EventDecodeError, decode_event, value_without_secrets
 from events.logs.log import Commit, Entry, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder
 from events.names import shard_key
 from projections.replay.errors import ReplayError, message_of
@@ -140,7 +139,7 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
         ({"at": "2001-01-01"}, "2001-01-01 is before the log begins: its first event is of 2023-11-14T22:13:20.010Z"),
         ({"at": "soon"}, "'soon' is not a valid point in time"),
         ({"at": "1", "endoffset": "1"}, "options at and endoffset both say where to end"),
-        ({"columns": "offset,colour"}, "no column colour"),
+        ({"columns": "offset,colour"}, "unknown column colour"),
         ({"rangeevents": "0"}, "option rangeevents must be above 0"),
     ],
     ids=str,
@@ -177,7 +176,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
         (str(tmp_path / "file"), "file is not a folder"),
         (str(tmp_path / "folder"), "folder holds no log"),
         (str(tmp_path / "empty"), "empty holds no events yet"),
-        ("kafka://localhost:9092", "names no log in Kafka: say kafka://HOST:PORT"),
+        ("kafka://localhost:9092", "is not a log in Kafka: use kafka://HOST:PORT"),
         ("", "LOG is empty"),
     ):
         with pytest.raises(ReplayError, match=says):
@@ -274,8 +273,8 @@ def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
     assert records(open_folder(str(tmp_path / "copy"))) == records(own_history)
 
 
-def test_a_look_takes_no_writes(own_history: LogRef) -> None:
-    with look(own_history.path) as seen, pytest.raises(Exception, match="takes no writes"):
+def test_a_look_rejects_writes(own_history: LogRef) -> None:
+    with look(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
         seen.write(Commit((Entry(b"x"),)))
 
 

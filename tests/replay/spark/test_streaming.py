@@ -17,7 +17,7 @@ from tests.replay.export.test_export import grow
 from tests.replay.history import open_log
 
 
-class Followed:
+class ExternalDecision:
     """A stream over a log that keeps the offsets of each micro-batch."""
 
     def __init__(self, spark: SparkSession, ref: LogRef, checkpoint: Path, **options: str) -> None:
@@ -47,15 +47,15 @@ def end(own_history: LogRef) -> int:
 
 
 def test_a_stream_goes_on_where_it_was(spark: SparkSession, own_history: LogRef, end: int, tmp_path: Path) -> None:
-    first = Followed(spark, own_history, tmp_path / "checkpoint").run()
+    first = ExternalDecision(spark, own_history, tmp_path / "checkpoint").run()
     assert first == [list(range(end))]
     grow(own_history.path, 4)
-    assert Followed(spark, own_history, tmp_path / "checkpoint").run() == [list(range(end, end + 4))]
-    assert Followed(spark, own_history, tmp_path / "checkpoint").run() == []
+    assert ExternalDecision(spark, own_history, tmp_path / "checkpoint").run() == [list(range(end, end + 4))]
+    assert ExternalDecision(spark, own_history, tmp_path / "checkpoint").run() == []
 
 
 def test_micro_batches_are_bounded(spark: SparkSession, own_history: LogRef, end: int, tmp_path: Path) -> None:
-    batches = Followed(
+    batches = ExternalDecision(
         spark, own_history, tmp_path / "checkpoint", maxeventspertrigger="40", startoffset="5", rangeevents="7"
     ).run()
     assert [offset for batch in batches for offset in batch] == list(range(5, end))
@@ -94,7 +94,7 @@ def test_damage_ends_a_stream(spark: SparkSession, own_history: LogRef, tmp_path
 
     put_event(own_history.path, 20, b"\xc1")
     with pytest.raises(StreamingQueryException) as raised:
-        Followed(spark, own_history, tmp_path / "checkpoint").run()
+        ExternalDecision(spark, own_history, tmp_path / "checkpoint").run()
     assert message_of(raised.value).startswith("event at offset 20: not an event")
 
 

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import CreateAnswered, Recorded
 from events.codec import encode_event
-from events.logs.kafka_fold import PartitionFold
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, PartitionReader, encode_record
 from events.names import Offset
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.errors import ReplayError
@@ -54,9 +53,9 @@ def decided(record: Recorded, source: int) -> bytes:
 
 def last_source(part: list[Recorded]) -> int:
     """The command after those that are decided in a partition."""
-    fold = PartitionFold(0)
+    fold = PartitionReader(0)
     for offset, value in enumerate(as_records(part)):
-        fold.take(offset, value)
+        fold.read(offset, value)
     return fold.next_source
 
 

@@ -6,10 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from controller.kafka.messages import alter_partition as isrs
-from controller.kafka.messages import assign_replicas_to_dirs as places
-from controller.kafka.messages import broker_heartbeat as heartbeats
-from controller.kafka.messages import broker_registration as registrations
+from controller.kafka.messages import cluster
 from controller.machine.errors import ErrorCode as Code
 from tests.simulation.brokers.machine import Key
 
@@ -45,7 +42,7 @@ class Answers:
 
     # --- brokers
 
-    def registration(self, since: int, broker: Broker, answer: registrations.BrokerRegistrationResponse) -> None:
+    def registration(self, since: int, broker: Broker, answer: cluster.BrokerRegistrationResponse) -> None:
         """A registration was answered."""
         witness, mine = self._witness, broker.incarnation.hex()
         match answer.error_code:
@@ -70,8 +67,8 @@ class Answers:
         self,
         since: int,
         broker: Broker,
-        request: heartbeats.BrokerHeartbeatRequest,
-        answer: heartbeats.BrokerHeartbeatResponse,
+        request: cluster.BrokerHeartbeatRequest,
+        answer: cluster.BrokerHeartbeatResponse,
     ) -> None:
         """A heartbeat was answered."""
         witness, epoch = self._witness, request.broker_epoch
@@ -116,7 +113,7 @@ class Answers:
             assert code == Code.NOT_CONTROLLER, f"broker {me}: error {code}"
 
     def alter_partition(
-        self, since: int, request: isrs.AlterPartitionRequest, answer: isrs.AlterPartitionResponse
+        self, since: int, request: cluster.AlterPartitionRequest, answer: cluster.AlterPartitionResponse
     ) -> None:
         """AlterPartition was answered."""
         me = request.broker_id
@@ -132,8 +129,8 @@ class Answers:
             def fits(
                 end: int,
                 key: Key = key,
-                report: isrs.RequestPartitionData = report,
-                one: isrs.ResponsePartitionData = one,
+                report: cluster.AlterPartitionData = report,
+                one: cluster.AlterPartitionResult = one,
             ) -> bool:
                 code = self._code(key, me, report, end)
                 if code == Code.NONE and self._leads_no_more(key, me, report, end):
@@ -145,7 +142,7 @@ class Answers:
             if one.error_code == Code.NONE:
                 self._check_taken(since, key, report, one)
 
-    def _code(self, key: Key, me: int, report: isrs.RequestPartitionData, end: int) -> int:
+    def _code(self, key: Key, me: int, report: cluster.AlterPartitionData, end: int) -> int:
         """What Kafka answers, as the state was then."""
         part = self._witness.part(key, end)
         if part is None:
@@ -166,7 +163,7 @@ class Answers:
                 return int(Code.INELIGIBLE_REPLICA)
         return int(Code.NONE)
 
-    def _leads_no_more(self, key: Key, me: int, report: isrs.RequestPartitionData, end: int) -> bool:
+    def _leads_no_more(self, key: Key, me: int, report: cluster.AlterPartitionData, end: int) -> bool:
         """Whether the report ended a reassignment, and with it that its sender leads."""
         after = next(
             (
@@ -179,7 +176,7 @@ class Answers:
         return after is not None and after.leader != me
 
     def _check_taken(
-        self, since: int, key: Key, report: isrs.RequestPartitionData, one: isrs.ResponsePartitionData
+        self, since: int, key: Key, report: cluster.AlterPartitionData, one: cluster.AlterPartitionResult
     ) -> None:
         def shown(end: int) -> bool:
             part = self._witness.part(key, end)
@@ -193,8 +190,8 @@ class Answers:
     def assigned(
         self,
         since: int,
-        request: places.AssignReplicasToDirsRequest,
-        answer: places.AssignReplicasToDirsResponse,
+        request: cluster.AssignReplicasToDirsRequest,
+        answer: cluster.AssignReplicasToDirsResponse,
     ) -> None:
         """AssignReplicasToDirs was answered."""
         me = request.broker_id

@@ -11,10 +11,8 @@ from typing import Any
 
 from controller.brokers.kraft.features import SUPPORTED
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
-from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages import broker_heartbeat as heartbeats
-from controller.kafka.messages import broker_registration as registrations
-from controller.kafka.messages import fetch as f
+from controller.kafka.messages import ApiKey, Message, cluster, quorum
+from controller.kafka.messages.message import Feature, Listener
 from tests.simulation.brokers.controller import CLUSTER
 from tests.simulation.brokers.door import Line
 from tests.simulation.brokers.machine import PORT, Machine
@@ -134,25 +132,25 @@ class Broker:
             assert end < 0, f"broker {self.id} has applied all below {self.view.end}, and is to cut at {end}"
             self._apply(part)
 
-    def _fetch(self) -> f.FetchRequest:
+    def _fetch(self) -> quorum.FetchRequest:
         view = self.view
-        part = f.FetchPartition(
+        part = quorum.FetchPartition(
             current_leader_epoch=self._controller_epoch,
             fetch_offset=view.end,
             last_fetched_epoch=view.epoch,
             replica_directory_id=self.machine.directories[0],
             high_watermark=view.end,
         )
-        topic = f.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        return f.FetchRequest(
+        topic = quorum.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
+        return quorum.FetchRequest(
             cluster_id=CLUSTER,
             max_wait_ms=FETCH_WAIT_MS,
             max_bytes=1 << 20,
             topics=(topic,),
-            replica_state=f.ReplicaState(replica_id=self.id),
+            replica_state=quorum.ReplicaState(replica_id=self.id),
         )
 
-    def _apply(self, part: f.PartitionData) -> None:
+    def _apply(self, part: quorum.FetchPartitionData) -> None:
         view = self.view
         for batch, records in self.world.decoded(bytes(part.records or b"")):
             if batch.last_offset < view.end:
@@ -195,8 +193,8 @@ class Broker:
             return 0.1
         return 0.2 if self.is_fenced else HEARTBEAT_S
 
-    def _heartbeat(self, epoch: int) -> heartbeats.BrokerHeartbeatRequest:
-        return heartbeats.BrokerHeartbeatRequest(
+    def _heartbeat(self, epoch: int) -> cluster.BrokerHeartbeatRequest:
+        return cluster.BrokerHeartbeatRequest(
             broker_id=self.id,
             broker_epoch=epoch,
             current_metadata_offset=self.view.end - 1,
@@ -207,13 +205,13 @@ class Broker:
 
     async def _register(self) -> None:
         seen = self.world.witness.end
-        request = registrations.BrokerRegistrationRequest(
+        request = cluster.BrokerRegistrationRequest(
             broker_id=self.id,
             cluster_id=CLUSTER,
             incarnation_id=self.incarnation,
-            listeners=(registrations.Listener(name="PLAINTEXT", host=f"machine-{self.id}", port=PORT + self.id),),
+            listeners=(Listener(name="PLAINTEXT", host=f"machine-{self.id}", port=PORT + self.id),),
             features=tuple(
-                registrations.Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, lowest, highest in LEVELS
             ),
             log_dirs=self.directories,

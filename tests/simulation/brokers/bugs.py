@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
-from controller.engine.reviews import Reviews
-from controller.machine.partitions import leadership, reports, rules
+from controller.engine.reconciler import Reconciler
+from controller.machine.partitions import leadership, requests, rules
 from controller.machine.partitions.changes import Election
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
@@ -24,7 +24,7 @@ def _of_any_epoch(partition: Any, broker_id: Any, report: Any, cluster: Any) -> 
     return _refusal(partition, broker_id, newest, cluster)
 
 
-_refusal = reports.refusal
+_refusal = requests.refusal
 
 
 def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
@@ -37,19 +37,19 @@ def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
     return _is_kept_up(partition, cluster)
 
 
-_is_kept_up = rules.is_kept_up
+_is_kept_up = rules.is_up_to_date
 
 BUGS: Final[Bugs] = {
-    "a broker is fenced, and leads on": [(Reviews, "_learn_of_real_brokers", _nothing)],
-    "a report of an in-sync set that is out of date counts": [(reports, "refusal", _of_any_epoch)],
-    "a report of a broker's old incarnation counts": [(reports, "is_stale", lambda *_: False)],
-    "a replica that is not in sync is elected, though nobody allows it": [
+    "a fenced broker stays leader": [(Reconciler, "_on_kraft_broker_events", _nothing)],
+    "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
+    "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
+    "a replica that is not in sync is elected without unclean election": [
         (rules, "election_for", lambda *_: Election.UNCLEAN)
     ],
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
-    "whoever comes back has lost nothing": [(Membership, "ended_in_order", lambda *_: True)],
-    "who is eligible comes back uncleanly where nobody leads, and stays so": [
-        (rules, "is_kept_up", _kept_up_without_leader),
-        (leadership, "is_kept_up", _kept_up_without_leader),
+    "every restart of a broker counts as clean": [(Membership, "shut_down_cleanly", lambda *_: True)],
+    "a replica of a leaderless partition stays eligible after an unclean restart": [
+        (rules, "is_up_to_date", _kept_up_without_leader),
+        (leadership, "is_up_to_date", _kept_up_without_leader),
     ],
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.log.carried import carried
+from controller.brokers.kraft.log.batches import embedded_events
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.machine.apply import concerns_topic
 from events.catalog import Recorded
@@ -13,7 +13,7 @@ from projections.replay.redecide.redecide import this_release
 from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.simulation.brokers.world import World
@@ -43,7 +43,7 @@ async def check_at_rest(world: World) -> None:
     stored = TopicStore(world.disk.kept)
     check_same(folded, stored, stored.state(), "the stored state")
     check_keys_of(world.disk.kept, controller.state.waiting)
-    waiting = {key for key, topic in folded.topics.by_key.items() if topic.waiter is not None}  # type: ignore[attr-defined]
+    waiting = {key for key, topic in folded.topics.by_key.items() if topic.pending_create is not None}  # type: ignore[attr-defined]
     assert not waiting, f"the creates of {waiting} were never answered in the log"
     _check_metadata(world, records, folded)
 
@@ -71,9 +71,9 @@ def _check_metadata(world: World, records: list[Recorded], folded: object) -> No
     image, values = MetadataImage(), list[bytes]()
     for batch in world.quorum_disk.kept:
         image.fold([batch])
-        ours = None if batch.is_control else carried(batch.records[0][1])
+        ours = None if batch.is_control else embedded_events(batch.records[0][1])
         if ours is not None and ours.values:
-            assert ours.first == len(values), f"events from {ours.first} on are carried after {len(values)}"
+            assert ours.first == len(values), f"events from {ours.first} on are embedded after {len(values)}"
             values += ours.values
     assert values == world.witness.seen, "the metadata log carries other events"
     found = differences(image, folded)  # type: ignore[arg-type]

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import alter_partition_reassignments as moves
-from controller.kafka.messages import create_topics as creates
-from controller.kafka.messages import elect_leaders as elections
-from controller.kafka.messages import incremental_alter_configs as configs
-from controller.kafka.messages import unregister_broker as unregistrations
+from controller.kafka.messages import ApiKey, cluster, configs, topics
 from tests.simulation.brokers.machine import MIN_ISR
 from tests.simulation.brokers.witness import UNCLEAN
 from tests.simulation.clients import Client, Habit
@@ -25,16 +20,16 @@ class LifeClient(Client):
         creates_or_deletes: list[Callable[[], Awaitable[None]]] = [self._create] * 3 if few else [self._delete] * 3
         return (*creates_or_deletes, self._delete, self._add_partitions, self._alter_configs, self._elect, self._move)
 
-    def _topic(self) -> creates.CreatableTopic:
+    def _topic(self) -> topics.CreatableTopic:
         rng = self._rng
         chosen = [(MIN_ISR, "2")] if rng.random() < 0.4 else []
         if rng.random() < 0.15:
             chosen.append((UNCLEAN, "true"))
-        return creates.CreatableTopic(
+        return topics.CreatableTopic(
             name=self._name(),
             num_partitions=rng.choice((-1, 1, 2, 3)),
             replication_factor=rng.choice((-1, 1, 2, 3, 3)),
-            configs=tuple(creates.CreatableTopicConfig(name=name, value=value) for name, value in chosen),
+            configs=tuple(topics.CreatableTopicConfig(name=name, value=value) for name, value in chosen),
         )
 
     def _name(self) -> str:
@@ -55,12 +50,12 @@ class LifeClient(Client):
 
     async def _elect(self) -> None:
         rng = self._rng
-        wanted = elections.TopicPartitions(topic=self._name(), partitions=(0, 1))
+        wanted = topics.TopicPartitions(topic=self._name(), partitions=(0, 1))
         everything = rng.random() < 0.2
-        request = elections.ElectLeadersRequest(
+        request = topics.ElectLeadersRequest(
             topic_partitions=None if everything else (wanted,), election_type=int(rng.random() < 0.2)
         )
-        answer: elections.ElectLeadersResponse = await self._call(ApiKey.ELECT_LEADERS, 2, request)
+        answer: topics.ElectLeadersResponse = await self._call(ApiKey.ELECT_LEADERS, 2, request)
         self._answers["ElectLeaders", answer.error_code] += 1
         for result in answer.replica_election_results:
             for one in result.partition_result:
@@ -70,19 +65,19 @@ class LifeClient(Client):
         rng = self._rng
         brokers = range(1, 5)
         replicas = None if rng.random() < 0.2 else tuple(rng.sample(brokers, rng.randint(1, 3)))
-        one = moves.ReassignablePartition(partition_index=rng.choice((0, 0, 1)), replicas=replicas)
-        request = moves.AlterPartitionReassignmentsRequest(
-            topics=(moves.ReassignableTopic(name=self._name(), partitions=(one,)),)
+        one = topics.ReassignablePartition(partition_index=rng.choice((0, 0, 1)), replicas=replicas)
+        request = topics.AlterPartitionReassignmentsRequest(
+            topics=(topics.ReassignableTopic(name=self._name(), partitions=(one,)),)
         )
         api = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-        answer: moves.AlterPartitionReassignmentsResponse = await self._call(api, 0, request)
+        answer: topics.AlterPartitionReassignmentsResponse = await self._call(api, 0, request)
         for topic in answer.responses:
             for each in topic.partitions:
                 self._answers["AlterPartitionReassignments", each.error_code] += 1
 
     async def unregister(self, broker_id: int) -> int:
         """UnregisterBroker, and the error that it is answered with."""
-        request = unregistrations.UnregisterBrokerRequest(broker_id=broker_id)
-        answer: unregistrations.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
+        request = cluster.UnregisterBrokerRequest(broker_id=broker_id)
+        answer: cluster.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
         self._answers["UnregisterBroker", answer.error_code] += 1
         return answer.error_code

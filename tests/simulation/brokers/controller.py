@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.fleet import KraftFleet
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, RecordBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
@@ -58,8 +58,8 @@ class WatchedLog(FaultyLog):
         super().__init__(world.disk)
         self._world = world
 
-    def vouch(self) -> None:
-        super().vouch()
+    def mark_durable(self) -> None:
+        super().mark_durable()
         try:
             self._world.witness.look()
         except AssertionError as broken:
@@ -93,13 +93,13 @@ class ControllerProcess(Serving):
         self.replication = QuorumReplication(
             self.node, disk, self.log, self.projector, SettingsChanged(settings, RELEASE)
         )
-        self.node.on_role = self.replication.note_role
-        self.fleet = KraftFleet(self.projector, self.node, self.replication, world.options, loop.time)
+        self.node.on_role = self.replication.on_role_changed
+        self.brokers = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
-        self.fleet.on_lead = lambda: self._register(encode_record(registration))
+        self.brokers.on_lead = lambda: self._register(encode_record(registration))
         self.controller = Controller(
             self.log,
-            self.fleet,
+            self.brokers,
             boot_id=f"p{self.number}",
             clock_ms=world.clock_ms,
             flush=self.log.flushed,
@@ -122,14 +122,14 @@ class ControllerProcess(Serving):
         """Follow what there is, then lead."""
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
-            self.number, CONTROLLER_LISTENER, real_broker_listener(self.fleet, CONTROLLER_LISTENER, self.api, {})
+            self.number, CONTROLLER_LISTENER, real_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
         )
 
     async def _start(self) -> None:
         await self.controller.start(self._settings, RELEASE)
         self.node.start()
         self.node.ended.add_done_callback(self._ended)
-        self.controller.background(self.replication.keep_flushed(self.log.flushed))
+        self.controller.background(self.replication.flush_periodically(self.log.flushed))
 
     def _ended(self, ended: asyncio.Future[None]) -> None:
         if ended.cancelled() or ended.exception() is None or not self.alive:

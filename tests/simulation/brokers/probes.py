@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from controller.brokers.kraft.broker_probe import TIMEOUT_S, Unanswered
+from controller.brokers.kraft.readiness import TIMEOUT_S, ProbeFailed
 from events.catalog import Endpoint
 from events.names import TopicName
 from tests.simulation.brokers.machine import PORT
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 class Probe:
-    """In place of `BrokerConnection`."""
+    """In place of `BrokerProbe`."""
 
     def __init__(self, world: World, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._world = world
 
     async def knows(self, topic: str) -> bool:
-        """Whether the broker's metadata have the topic. Raises Unanswered."""
+        """Whether the broker's metadata have the topic. Raises ProbeFailed."""
         broker = await self._broker()
         return broker.view.topic_id(topic) is not None
 
     async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
-        """Whether the broker serves as leader of all these partitions, by topic. Raises Unanswered."""
+        """Whether the broker serves as leader of all these partitions, by topic. Raises ProbeFailed."""
         broker = await self._broker()
         ids = {name: broker.view.topic_id(name) for name in partitions}
         return all(
@@ -46,8 +46,8 @@ class Probe:
         await asyncio.sleep(0.0005)
         broker = machine.broker
         if broker is None:
-            raise Unanswered("refused")
+            raise ProbeFailed("refused")
         if machine.is_cut or broker.is_paused:
             await asyncio.sleep(TIMEOUT_S)
-            raise Unanswered("silent")
+            raise ProbeFailed("silent")
         return broker

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from controller.brokers.kraft.log.metadata_records import PartitionRecord
-from controller.kafka.messages import ApiKey
-from controller.kafka.messages import alter_partition as isrs
-from controller.kafka.messages import assign_replicas_to_dirs as places
+from controller.kafka.messages import ApiKey, cluster
 from controller.machine.errors import ErrorCode
 from tests.simulation.brokers.machine import Key, Replica
 from tests.simulation.virtual_time import virtual_loop
@@ -107,7 +105,7 @@ class Replicas:
             for key in self._machine.replicas.keys() - self._mine.keys():
                 del self._machine.replicas[key]
 
-    def tick(self) -> tuple[dict[Key, isrs.RequestPartitionData], list[Pair]]:
+    def tick(self) -> tuple[dict[Key, cluster.AlterPartitionData], list[Pair]]:
         """Lead and follow for a moment. What is to be reported, if nothing else is being reported."""
         self._look()
         me, now = self._broker.id, virtual_loop().time()
@@ -131,7 +129,7 @@ class Replicas:
         reports = {key: self._report(key, led) for key, led in self.led.items() if led.pending and not led.is_sent}
         return reports, moved
 
-    def as_before(self) -> tuple[dict[Key, isrs.RequestPartitionData], list[Pair]]:
+    def as_before(self) -> tuple[dict[Key, cluster.AlterPartitionData], list[Pair]]:
         """What a process reports that another has replaced, and that knows nothing of it."""
         if self._reports:
             return {}, []
@@ -202,22 +200,22 @@ class Replicas:
 
     # --- what the controller is shown
 
-    def _report(self, key: Key, led: Led) -> isrs.RequestPartitionData:
+    def _report(self, key: Key, led: Led) -> cluster.AlterPartitionData:
         assert led.pending is not None, "there is something to report"
         led.is_sent = True
         if self._machine.isr_version < 3:
-            return isrs.RequestPartitionData(
+            return cluster.AlterPartitionData(
                 partition_index=key[1],
                 leader_epoch=led.epoch,
                 partition_epoch=led.partition_epoch,
                 new_isr=led.pending,
             )
-        return isrs.RequestPartitionData(
+        return cluster.AlterPartitionData(
             partition_index=key[1],
             leader_epoch=led.epoch,
             partition_epoch=led.partition_epoch,
             new_isr_with_epochs=tuple(
-                isrs.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending
+                cluster.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending
             ),
         )
 
@@ -226,7 +224,7 @@ class Replicas:
             return self._broker.epoch or -1
         return led.remotes[broker_id].epoch
 
-    async def report(self, reports: dict[Key, isrs.RequestPartitionData], moved: list[Pair]) -> None:
+    async def report(self, reports: dict[Key, cluster.AlterPartitionData], moved: list[Pair]) -> None:
         """Tell the controller, one request after the other."""
         self._reports = True
         try:
@@ -239,22 +237,22 @@ class Replicas:
         finally:
             self._reports = False
 
-    def _again(self, reports: dict[Key, isrs.RequestPartitionData]) -> None:
+    def _again(self, reports: dict[Key, cluster.AlterPartitionData]) -> None:
         for key, report in reports.items():
             led = self.led.get(key)
             if led is not None and (led.epoch, led.partition_epoch) == (report.leader_epoch, report.partition_epoch):
                 led.is_sent = False
 
-    async def _alter(self, reports: dict[Key, isrs.RequestPartitionData]) -> None:
+    async def _alter(self, reports: dict[Key, cluster.AlterPartitionData]) -> None:
         broker = self._broker
-        by_topic: dict[bytes, list[isrs.RequestPartitionData]] = {}
+        by_topic: dict[bytes, list[cluster.AlterPartitionData]] = {}
         for (topic_id, _), report in reports.items():
             by_topic.setdefault(topic_id, []).append(report)
-        request = isrs.AlterPartitionRequest(
+        request = cluster.AlterPartitionRequest(
             broker_id=broker.id,
             broker_epoch=broker.epoch or -1,
             topics=tuple(
-                isrs.RequestTopicData(topic_id=each, partitions=tuple(all_)) for each, all_ in by_topic.items()
+                cluster.AlterPartitionTopic(topic_id=each, partitions=tuple(all_)) for each, all_ in by_topic.items()
             ),
         )
         seen = self._world.witness.end
@@ -270,7 +268,7 @@ class Replicas:
                 key = (topic.topic_id, one.partition_index)
                 self._altered(self.led.get(key), reports[key], one)
 
-    def _altered(self, led: Led | None, report: isrs.RequestPartitionData, one: isrs.ResponsePartitionData) -> None:
+    def _altered(self, led: Led | None, report: cluster.AlterPartitionData, one: cluster.AlterPartitionResult) -> None:
         if led is None or (led.epoch, led.partition_epoch) != (report.leader_epoch, report.partition_epoch):
             return
         if one.error_code in AGAIN:
@@ -282,18 +280,19 @@ class Replicas:
 
     async def _assign(self, moved: list[Pair]) -> None:
         broker = self._broker
-        by_place: dict[bytes, dict[bytes, list[places.RequestPartitionData]]] = {}
+        by_place: dict[bytes, dict[bytes, list[cluster.AssignReplicasPartition]]] = {}
         for (topic_id, index), directory in moved:
-            one = places.RequestPartitionData(partition_index=index)
+            one = cluster.AssignReplicasPartition(partition_index=index)
             by_place.setdefault(directory, {}).setdefault(topic_id, []).append(one)
-        request = places.AssignReplicasToDirsRequest(
+        request = cluster.AssignReplicasToDirsRequest(
             broker_id=broker.id,
             broker_epoch=broker.epoch or -1,
             directories=tuple(
-                places.RequestDirectoryData(
+                cluster.AssignReplicasDirectory(
                     id_=directory,
                     topics=tuple(
-                        places.RequestTopicData(topic_id=each, partitions=tuple(all_)) for each, all_ in topics.items()
+                        cluster.AssignReplicasTopic(topic_id=each, partitions=tuple(all_))
+                        for each, all_ in topics.items()
                     ),
                 )
                 for directory, topics in by_place.items()

@@ -80,7 +80,7 @@ async def _watch(world: World) -> None:
         await asyncio.sleep(WATCH_S)
         _raise_failures(world)
         controller = world.controller
-        if controller is not None and controller.leads and controller.controller.is_settled():
+        if controller is not None and controller.leads and controller.controller.is_reconciled():
             world.witness.look()
             world.witness.check_settled()
 

@@ -14,9 +14,9 @@ from tests.simulation.brokers.simulation import simulate
 from tests.simulation.planting import seeds_to_find
 
 QUICK = (
-    "a broker is fenced, and leads on",
-    "a report of an in-sync set that is out of date counts",
-    "a replica that is not in sync is elected, though nobody allows it",
+    "a fenced broker stays leader",
+    "an outdated report of an in-sync set counts",
+    "a replica that is not in sync is elected without unclean election",
 )
 """Planted bugs that few seeds find; `python -m tests.simulation.planted` tries all."""
 

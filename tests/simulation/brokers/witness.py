@@ -245,7 +245,12 @@ class LifeWitness(Witness):
     def _new(self, topic: str, first: int, partitions: Any) -> None:
         for index, one in enumerate(partitions, first):
             part = Part(
-                one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch, one.upkeep.directories
+                one.replicas,
+                one.isr,
+                one.leader,
+                one.leader_epoch,
+                one.partition_epoch,
+                one.replica_metadata.directories,
             )
             key = (self.names[topic], index)
             self.parts.setdefault(key, History()).add(self.end, part)

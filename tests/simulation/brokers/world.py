@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from controller.brokers.kraft import readiness
-from controller.brokers.kraft.epoch import KraftOptions
+from controller.brokers.kraft.kraft_brokers import KraftOptions
 from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
@@ -156,5 +156,5 @@ def probed(worlds: list[World]) -> Iterator[None]:
     def connection(endpoint: Endpoint) -> Probe:
         return Probe(worlds[-1], endpoint)
 
-    with mock.patch.object(readiness, "BrokerConnection", connection):
+    with mock.patch.object(readiness, "BrokerProbe", connection):
         yield

@@ -15,7 +15,7 @@ from controller.brokers.kraft.quorum.raft.leading import Leader
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
 from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import quorum
 from tests.simulation.planting import Bugs
 from tests.simulation.quorum.disk import Disk
 
@@ -53,7 +53,7 @@ def _forget_vote(disk: Disk, rng: random.Random, *, power: bool) -> None:
     disk.state = QuorumState(disk.state.epoch)
 
 
-def _grant_twice(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
+def _grant_twice(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
     if not part.pre_vote and core.leading is None:
         core.voted = NOBODY, bytes(16)
     return _grant(core, now, part)
@@ -62,7 +62,7 @@ def _grant_twice(core: Quorum, now: float, part: v.RequestPartitionData) -> bool
 _grant = requests._grant
 
 
-def _grant_behind(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
+def _grant_behind(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
     if core.role is out.Role.UNATTACHED and core.voted[0] == NOBODY and not part.pre_vote:
         core.cast(now, (part.replica_id, part.replica_directory_id))
         return True
@@ -107,26 +107,26 @@ def _votes_of_any_majority(candidate: Candidate, now: float, context: int, respo
 _replied = Candidate.replied
 
 BUGS: Final[Bugs] = {
-    "a follower fetches on before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
-    "a watermark beyond what is flushed here": [(Quorum, "commit", _commit_before_flush)],
-    "a leader counts what it has not flushed": [
+    "a follower fetches again before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
+    "a high watermark beyond the flushed offset": [(Quorum, "commit", _commit_before_flush)],
+    "a leader counts its unflushed records": [
         (Quorum, "commit", _commit_before_flush),
         (Leader, "_count", _count_unflushed),
     ],
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
     "two votes in an epoch": [(requests, "_grant", _grant_twice)],
-    "a vote for a log that lacks something": [(requests, "_grant", _grant_behind)],
+    "a vote for a candidate whose log lacks records": [(requests, "_grant", _grant_behind)],
     "half of the votes are enough": [(Candidate, "replied", _votes_of_any_majority)],
-    "an acknowledgement of another disk counts, which gets what is not committed": [
+    "an acknowledgement of another disk counts, for uncommitted records": [
         (Progress, "of", _any_directory),
         (Leader, "_end_for", lambda leader, parked: leader._core.log.end),
     ],
     "records of an older epoch are committed by count": [(Leader, "_count", _count_old_epochs)],
-    "a new leader shows the watermark that it knew as a follower": [
+    "a new leader reports the high watermark that it knew as a follower": [
         (Leader, "watermark", property(lambda leader: leader._core.high_watermark))
     ],
-    "a log is cut below its watermark": [(Follower, "_truncate", _cut_all)],
+    "a log is truncated below its high watermark": [(Follower, "_truncate", _cut_all)],
     "an epoch begins without LeaderChange": [(Leader, "enter", _no_leader_change)],
-    "voters count only when they are committed": [(Quorum, "voters", property(_committed_voters))],
-    "a leader leads on in its epoch after a restart": [(Quorum, "start", _leads_again)],
+    "voters count only once they are committed": [(Quorum, "voters", property(_committed_voters))],
+    "a leader continues in its epoch after a restart": [(Quorum, "start", _leads_again)],
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from controller.brokers.kraft.quorum.raft.effects import Refused, Role
 from controller.brokers.kraft.quorum.raft.voters import VoterSet
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
 from tests.simulation.plan import FAULTS, Plan
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 

@@ -31,10 +31,9 @@ from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, flush
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import vote as v
-from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from controller.kafka.messages.update_raft_voter import UpdateRaftVoterRequest
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from controller.kafka.messages.quorum import UpdateRaftVoterRequest
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
 
@@ -269,7 +268,7 @@ class World:
         if receiver is None or receiver.quorum is None or (is_new and sender.vote_version < 2):
             self.after(self._latency(), lambda: self._resolve(call, None))
             return
-        if isinstance(send.request, v.VoteRequest) and receiver.vote_version < 2:
+        if isinstance(send.request, quorum_messages.VoteRequest) and receiver.vote_version < 2:
             self.shows(sender, receiver)
             if send.request.topics[0].partitions[0].pre_vote:
                 self.after(self._latency(), lambda: self._resolve(call, None))
@@ -308,7 +307,7 @@ class World:
 
     def _version(self, receiver: Replica, request: Message) -> int:
         """The newest; to old peers of a static quorum the oldest, without directory ids and endpoints."""
-        if isinstance(request, v.VoteRequest):
+        if isinstance(request, quorum_messages.VoteRequest):
             return receiver.vote_version
         api = APIS[_KEYS[type(request)]]
         return api.max_version if receiver.vote_version > 1 or self.is_dynamic else api.min_version
@@ -337,7 +336,12 @@ class World:
         quorum = sender.quorum
         assert quorum is not None
         is_live = token in quorum._sent
-        if is_live and isinstance(response, f.FetchResponse) and quorum.following is not None and response.responses:
+        if (
+            is_live
+            and isinstance(response, quorum_messages.FetchResponse)
+            and quorum.following is not None
+            and response.responses
+        ):
             part = response.responses[0].partitions[0]
             if part.current_leader.leader_epoch == quorum.epoch and not part.error_code:
                 self.witness.shown(part.high_watermark, quorum.high_watermark)

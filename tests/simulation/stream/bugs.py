@@ -12,8 +12,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
-from events.logs.kafka_fold import PartitionFold, Taken
-from events.logs.kafka_record import Decided, Fence
+from events.logs.events_topic import CountedRecord, Decided, Fence, PartitionReader
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
@@ -41,7 +40,7 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
     """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
     (_, end), topics = await engine.transport.events_range(partition), engine._topics
     if not end:
-        return await _take_over(engine, partition, still)
+        return await _claim_partition(engine, partition, still)
     if partition not in engine._states:
         engine._states[partition] = PartitionState.open(
             engine.data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
@@ -49,40 +48,40 @@ async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool
     return await engine._read(engine._states[partition], end, still)
 
 
-_take_over = Engine._take_over
+_claim_partition = Engine._claim_partition
 
 
-def _of_any_epoch(fold: PartitionFold, record: Decided) -> Taken | None:
-    return _decided(fold, msgspec.structs.replace(record, epoch=fold.epoch))
+def _of_any_epoch(reader: PartitionReader, record: Decided) -> CountedRecord | None:
+    return _decided(reader, msgspec.structs.replace(record, epoch=reader.epoch))
 
 
-_decided = PartitionFold._decided
+_decided = PartitionReader._decided
 
 
-def _of_any_fence(fold: PartitionFold, fence: Fence) -> Taken | None:
-    return _fenced(fold, msgspec.structs.replace(fence, epoch=fold.epoch + 1))
+def _of_any_fence(reader: PartitionReader, fence: Fence) -> CountedRecord | None:
+    return _fenced(reader, msgspec.structs.replace(fence, epoch=reader.epoch + 1))
 
 
-_fenced = PartitionFold._fenced
+_fenced = PartitionReader._fenced
 
 
-def _without_gaps(fold: PartitionFold, kafka_offset: int, value: bytes) -> Taken | None:
-    assert kafka_offset == fold.kafka_offset, f"records {fold.kafka_offset} to {kafka_offset - 1} are missing"
-    return _take(fold, kafka_offset, value)
+def _without_gaps(reader: PartitionReader, kafka_offset: int, value: bytes) -> CountedRecord | None:
+    assert kafka_offset == reader.kafka_offset, f"records {reader.kafka_offset} to {kafka_offset - 1} are missing"
+    return _take(reader, kafka_offset, value)
 
 
-_take = PartitionFold.take
+_take = PartitionReader.read
 
 
 BUGS: Final[Bugs] = {
-    "a decision is kept though its record did not come to lie where it should": [(Engine, "_find_own", _keep_all)],
-    "a copy is decided": [(PartitionState, "decided_before", lambda *_: False)],
-    "the next owner does not know what was decided": [(PartitionState, "remember_requests", _remember_nothing)],
-    "commands are passed over at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
-    "a partition is taken over without a fence": [(Engine, "_take_over", _without_a_fence)],
-    "records of an older epoch count": [(PartitionFold, "_decided", _of_any_epoch)],
-    "an offset without a record is taken for a loss": [(PartitionFold, "take", _without_gaps)],
-    "every fence counts": [(PartitionFold, "_fenced", _of_any_fence)],
-    "Faust's driver goes by what is committed": [(FaustDriver, "_positions", lambda _: {})],
-    "a gateway does not notice that nobody decides": [(GatewayNode, "_time_is_up", _nothing)],
+    "a decision is kept although its record has another offset": [(Engine, "_find_own", _keep_all)],
+    "a duplicate command is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
+    "the next owner does not know the decided commands": [(PartitionState, "detect_duplicates", _remember_nothing)],
+    "commands are skipped at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],
+    "a partition is taken over without a fence": [(Engine, "_claim_partition", _without_a_fence)],
+    "records of an older epoch count": [(PartitionReader, "_decided", _of_any_epoch)],
+    "an offset without a record is treated as a loss": [(PartitionReader, "read", _without_gaps)],
+    "every fence counts": [(PartitionReader, "_fenced", _of_any_fence)],
+    "Faust's driver starts from the committed offset": [(FaustDriver, "_positions", lambda _: {})],
+    "a gateway does not notice that no worker decides": [(GatewayNode, "_time_is_up", _nothing)],
 }

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 
 from controller.stream.gateway.follower import FollowedEvents, Record
 from controller.stream.gateway.producer import Done
-from controller.stream.log.transport import KafkaTrouble, Values
+from controller.stream.log.transport import KafkaUnavailable, Values
 from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
 READ_AT_ONCE = 40
@@ -91,7 +91,7 @@ class SimulatedConsumer:
 
     async def start(self) -> None:
         while True:
-            with suppress(KafkaTrouble):
+            with suppress(KafkaUnavailable):
                 return await self._link.call(lambda: None)
 
     def subscribe(self, topics: Sequence[str], listener: ConsumerRebalanceListener) -> None:
@@ -109,7 +109,7 @@ class SimulatedConsumer:
                 self._at = {TopicPartition(self._kafka.topics.commands, each): 0 for each in share.partitions}
                 await self._listener.on_partitions_assigned(set(self._at))
                 await self._keep(share)
-            except KafkaTrouble:
+            except KafkaUnavailable:
                 continue
             finally:
                 revoked, self._at = set(self._at), {}
@@ -127,7 +127,7 @@ class SimulatedConsumer:
         """Until what was assigned is said to be in force no longer; not where nothing is said at all."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            with suppress(KafkaTrouble):
+            with suppress(KafkaUnavailable):
                 if not await self._group_link.call(lambda: self._kafka.group.beat(self._member, share.number)):
                     return
 
@@ -148,7 +148,7 @@ class SimulatedConsumer:
         log, at = self._kafka.commands[place.partition], self._at.get(place)
         if at is None or at >= len(log):
             return []
-        with suppress(KafkaTrouble):
+        with suppress(KafkaUnavailable):
             values = await self._link.call(partial(_part, log, at, at + count))
             if self._at.get(place) == at and place not in self._paused:
                 self._at[place] = at + len(values)
@@ -167,7 +167,7 @@ class SimulatedConsumer:
     async def commit(self, offsets: dict[TopicPartition, int]) -> None:
         try:
             await self._link.call(lambda: None)
-        except KafkaTrouble as trouble:
+        except KafkaUnavailable as trouble:
             raise KafkaTimeoutError from trouble
 
     @property
@@ -180,7 +180,7 @@ class SimulatedConsumer:
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.wait({self._task})
-        with suppress(KafkaTrouble):
+        with suppress(KafkaUnavailable):
             await self._group_link.call(lambda: self._kafka.group.leave(self._member))
 
 
@@ -215,7 +215,7 @@ class SimulatedFollower:
     async def run(self) -> None:
         """Follow for good."""
         while True:
-            with suppress(KafkaTrouble):
+            with suppress(KafkaUnavailable):
                 records = await self._link.call(self._fetch)
                 self._hand_over(records)
                 if not records:

@@ -88,7 +88,7 @@ class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
         async with self._recovery:
             await self._driver._complete(self)
             await self.perform_seek()
-            self.go_on()
+            self.resume_flowing()
 
     # --- the consumer
 
@@ -98,7 +98,7 @@ class SimulatedFaust(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokaf
     def hold(self) -> None:
         self._flows.clear()
 
-    def go_on(self) -> None:
+    def resume_flowing(self) -> None:
         self._flows.set()
 
     async def perform_seek(self) -> None:

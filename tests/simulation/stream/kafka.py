@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from controller.stream.log.transport import KafkaTrouble, Topics
-from events.logs.kafka_record import Fence, decode_record
+from controller.stream.log.transport import KafkaUnavailable, Topics
+from events.logs.events_topic import Fence, decode_record
 from tests.simulation.virtual_time import context_of
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Link:
         kafka.links.append(self)
 
     async def call(self, work: Callable[[], T], takes_s: float = 0.0) -> T:
-        """What Kafka answers; it may take so long to do. Raises KafkaTrouble where no answer comes in time."""
+        """What Kafka answers; it may take so long to do. Raises KafkaUnavailable where no answer comes in time."""
         if self.is_dead:
             raise asyncio.CancelledError
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -137,7 +137,7 @@ class Link:
         try:
             return await asyncio.wait_for(answer, TIMEOUT_S)
         except TimeoutError:
-            raise KafkaTrouble("no answer in time") from None
+            raise KafkaUnavailable("no answer in time") from None
 
     def send(self, work: Callable[[], T], answered: Callable[[T], object], takes_s: float = 0.0) -> None:
         """Have something done at Kafka; `answered` is called with what comes of it, unless that gets lost."""

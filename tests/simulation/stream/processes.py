@@ -12,19 +12,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.presence import Presence
-from controller.stream.gateway.view import StreamGateway
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.worker.driver import Driver, Group
+from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.driver_plain import PlainDriver
-from controller.stream.worker.duties import PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.partition_decider import Copy, Fault
+from controller.stream.worker.owner_tasks import OwnerTasks, WorkerContext
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Endpoint, Recorded
-from events.logs.heads import Head, HeadSigner
+from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
@@ -67,14 +64,14 @@ class WorkerProcess:
         connection of its own."""
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
-        duties = PartitionDuties(
-            Surroundings(
+        duties = OwnerTasks(
+            WorkerContext(
                 partitions=world.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=world.clock_ms,
                 new_request_id=Stamps(writer, world.clock_ms).new_request_id,
-                make_fleet=lambda partition: world.brokers_of(world.brokers, partition),
-                on_trouble=self._troubled,
+                make_brokers=lambda partition: world.brokers_of(world.brokers, partition),
+                on_rejected=self._troubled,
                 on_failure=world.failures.append,
                 signer=_Signer(world),
                 signing_interval_s=SIGNED_EVERY_S,
@@ -110,7 +107,7 @@ class WorkerProcess:
             state.close()
 
     def _troubled(self, why: str) -> None:
-        self.driver.claim_anew()
+        self.driver.claim_again()
 
     # --- reported by the engine
 
@@ -120,10 +117,10 @@ class WorkerProcess:
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self.world.done["decided"] += commands
 
-    def passed_over(self, fault: Fault) -> None:
+    def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
-    def decided_before(self, copy: Copy) -> None:
+    def duplicate(self, copy: Duplicate) -> None:
         self.world.done["copies"] += 1
 
     def lost(self, why: str) -> None:
@@ -141,7 +138,7 @@ class GatewayProcess(Serving):
         producer = SimulatedProducer(self.link)
         own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
         members = Members(own, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
-        self._presence = Presence(members, producer, GATEWAYS)
+        self._presence = Heartbeats(members, producer, GATEWAYS)
         self.node = GatewayNode(
             [
                 PartitionState.open(
@@ -184,7 +181,7 @@ class GatewayProcess(Serving):
     async def stop(self) -> None:
         """SIGTERM, once its connections are gone."""
         self.alive = False
-        self.node.take_no_more()
+        self.node.stop_accepting()
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)

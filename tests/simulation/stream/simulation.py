@@ -14,9 +14,9 @@ import msgspec
 
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionReader
 from events.logs.log import EventLog
-from tests.machine.audit.lives import Lives
+from tests.machine.audit.lifecycle import Lives
 from tests.simulation import virtual_time
 from tests.simulation.clients import Client
 from tests.simulation.plan import Plan
@@ -147,8 +147,8 @@ def _check(world: StreamWorld) -> None:
     owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.active)
     assert owned == Counter(range(world.partitions)), f"each partition is owned once: {dict(owned)}"
     for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
-        fold, events = _folded(number, written)
-        assert fold.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
+        reader, events = _folded(number, written)
+        assert reader.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
         Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
         (owner,) = [worker for worker in world.workers.values() if number in worker.engine.active]
         _check_same(f"worker of partition {number}", owner.engine._states[number].log, events)
@@ -161,13 +161,13 @@ def _check(world: StreamWorld) -> None:
         assert not waiting, f"partition {number}: never complete: {sorted(waiting)}"
 
 
-def _folded(number: int, written: list[bytes]) -> tuple[PartitionFold, list[bytes]]:
+def _folded(number: int, written: list[bytes]) -> tuple[PartitionReader, list[bytes]]:
     """A partition of the events topic by the rule that everybody uses, and the events that count."""
-    fold, events = PartitionFold(number), list[bytes]()
+    reader, events = PartitionReader(number), list[bytes]()
     for offset, value in enumerate(written):
-        taken = fold.take(offset, value) if value != NO_RECORD else None
+        taken = reader.read(offset, value) if value != NO_RECORD else None
         events += taken.events if taken is not None else ()
-    return fold, events
+    return reader, events
 
 
 def _end(written: list[bytes]) -> int:

@@ -15,7 +15,7 @@ from tests.simulation.stream.simulation import simulate
 
 SEEDS = 10
 SEEDS_TO_FIND = 40
-RARE = {"every fence counts": 34, "Faust's driver goes by what is committed": 15}
+RARE = {"every fence counts": 34, "Faust's driver starts from the committed offset": 15}
 """From which seed on to look for what takes many, so that it takes few: docs/testing.md has how many from 0 on."""
 
 

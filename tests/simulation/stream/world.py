@@ -12,12 +12,11 @@ from typing import Any
 from unittest import mock
 
 from controller.kafka.messages import Message
-from controller.stream.worker import driver_plain
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from events.catalog import Configs
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionReader
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import Kept
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
@@ -39,16 +38,16 @@ class StreamWitness(Witness):
 
     def __init__(self, kafka: SimulatedKafka) -> None:
         self._kafka = kafka
-        self._folds = [PartitionFold(number) for number in range(len(kafka.events))]
+        self._folds = [PartitionReader(number) for number in range(len(kafka.events))]
         self.events = 0
         self.created, self.alive, self._ids = {}, {}, {}
         self.deleted, self.ready, self.answered = set(), set(), set()
 
     def look(self) -> None:
         """Take in what has come since."""
-        for fold, log in zip(self._folds, self._kafka.events, strict=True):
-            for offset in range(fold.kafka_offset, len(log)):
-                taken = fold.take(offset, log[offset]) if log[offset] != NO_RECORD else None
+        for reader, log in zip(self._folds, self._kafka.events, strict=True):
+            for offset in range(reader.kafka_offset, len(log)):
+                taken = reader.read(offset, log[offset]) if log[offset] != NO_RECORD else None
                 for number, event in enumerate(taken.events if taken is not None else ()):
                     self.events += 1
                     self.take(decode_event(number, event).event)
@@ -154,7 +153,7 @@ def kafka_of(worlds: list[StreamWorld]) -> Iterator[None]:
         return SimulatedFaust(driver, *links(driver._group.bootstrap))
 
     with (
-        mock.patch.object(driver_plain, "AIOKafkaConsumer", consumer),
+        mock.patch("controller.stream.worker.driver.AIOKafkaConsumer", consumer),
         mock.patch.object(FaustDriver, "_make_app", app),
     ):
         yield

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from events.catalog import Event, PartitionsAdded, TopicCreated, TopicDeleted
 from events.codec import decode_event
-from events.logs.kafka_fold import PartitionFold
+from events.logs.events_topic import PartitionReader
 
 WITHIN_S = 240
 """So long may sending again take before a request counts as lost: Kafka may be gone for a minute."""
@@ -170,10 +170,10 @@ def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):
-        fold = PartitionFold(partition)
+        reader = PartitionReader(partition)
         for offset, value in enumerate(written):
             assert value is not None
-            taken = fold.take(offset, value)
+            taken = reader.read(offset, value)
             for number, event in enumerate(taken.events, taken.first_event) if taken is not None else ():
                 fact = decode_event(number, event).event
                 if isinstance(fact, kinds):

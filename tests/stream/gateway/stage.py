@@ -13,16 +13,21 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.controller_api import Reply
 from controller.machine.commands.commands import CreateTopic
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, encode_announcement
+from controller.stream.gateway.members import (
+    ANNOUNCEMENT_VERSION,
+    Announcement,
+    Heartbeats,
+    Members,
+    StreamGateway,
+    encode_announcement,
+)
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.presence import Presence
 from controller.stream.gateway.producer import Done, NotProduced
-from controller.stream.gateway.view import StreamGateway
-from controller.stream.log.commands_topic import decode_command
+from controller.stream.log.codec import decode_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import Endpoint
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import RequestId, shard_key
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
@@ -50,7 +55,7 @@ class Rig:
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
         self.members = Members(own, session_s=SESSION_S, clock=self.clock)
-        self.presence = Presence(self.members, self, "gateways")
+        self.presence = Heartbeats(self.members, self, "gateways")
         self.node = GatewayNode(
             [_opened(folder / "gateway", number, answers=True) for number in range(PARTITIONS)],
             TOPICS,
@@ -68,7 +73,7 @@ class Rig:
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
         """The producer of the gateway under test."""
         if self.full:
-            raise NotProduced("too many commands wait for Kafka already")
+            raise NotProduced("too many commands are waiting for Kafka")
         self.put.append((topic, partition, key, value, done))
 
     def begin(self, brokers: int = 3) -> None:
@@ -78,14 +83,14 @@ class Rig:
             for broker in range(1, brokers + 1):
                 worker.decide(*joined(broker))
         self.read(ended=True)
-        self.hear(self.members.own)
+        self.on_heartbeat(self.members.own)
 
     def work(self, *, acknowledge_first: bool = True) -> None:
         """Kafka takes what was put, workers decide it and brokers confirm, the gateway reads the decisions."""
         put, self.put = [one for one in self.put if one[0] == "commands"], []
         acknowledged = []
         for _, partition, _, value, done in put:
-            offset = self.workers[partition].partition.fold.next_source
+            offset = self.workers[partition].partition.reader.next_source
             self.workers[partition].decide(decode_command(value))
             acknowledged.append((done, offset))
         if acknowledge_first:
@@ -110,7 +115,7 @@ class Rig:
         ends = frozenset(("events", number) for number in range(PARTITIONS)) if ended else frozenset()
         self.node.take(FollowedEvents(tuple(records), ends))
 
-    def hear(self, announcement: Announcement) -> None:
+    def on_heartbeat(self, announcement: Announcement) -> None:
         self.node.take(FollowedEvents((Record("gateways", 0, 0, encode_announcement(announcement)),), frozenset()))
 
     def request(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:

@@ -23,12 +23,11 @@ from controller.machine.commands.access import (
 )
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.errors import ErrorCode
-from controller.stream.gateway import gate
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, node_id_of
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
 from events.catalog import Endpoint
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.names import RequestId
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, codes, in_partition
@@ -74,7 +73,7 @@ def put_last(rig: Rig) -> Any:
 
 
 @on_virtual_time
-async def test_they_are_decided_in_one_partition_and_hold_before_they_are_answered(rig: Rig) -> None:
+async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
     rig.begin()
     held: list[bool] = []
     pending = rig.request(creates(READS, BROKEN, WRITES))
@@ -109,7 +108,7 @@ async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_al
 
 
 @on_virtual_time
-async def test_without_kafka_they_are_refused(rig: Rig) -> None:
+async def test_cluster_requests_without_kafka(rig: Rig) -> None:
     rig.begin()
     rig.full = True
     (answer,) = await rig.request(creates(READS))
@@ -119,7 +118,7 @@ async def test_without_kafka_they_are_refused(rig: Rig) -> None:
     rig.put.pop()[4](-1, KafkaError(KafkaError._MSG_TIMED_OUT))
     (answer,) = await untaken
     assert answer.code == ErrorCode.NOT_CONTROLLER
-    assert "whether it will be decided is not known" in answer.message
+    assert "it may still be decided" in answer.message
     rig.clock.now_s += SESSION_S + 1
     rig.presence.announce()
     rig.put.clear()
@@ -130,11 +129,11 @@ async def test_without_kafka_they_are_refused(rig: Rig) -> None:
 
 @pytest.mark.parametrize("is_taken", [True, False])
 @on_virtual_time
-async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
+async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
     rig.begin()
     pending = rig.request(creates(READS), timeout_ms=20_000)
     if is_taken:
-        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.fold.next_source)])
+        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.reader.next_source)])
     (answer,) = await pending
     assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
     rig.work()
@@ -142,12 +141,12 @@ async def test_they_are_answered_in_time(rig: Rig, is_taken: bool) -> None:
 
 
 @on_virtual_time
-async def test_one_that_cannot_be_decided_is_answered_with_its_fault(rig: Rig) -> None:
+async def test_undecidable_cluster_request_is_answered_with_its_fault(rig: Rig) -> None:
     rig.begin()
     pending = rig.request(creates(READS))
     worker = rig.workers[CLUSTER_PARTITION]
-    offset = worker.partition.fold.next_source
-    value = encode_record(Decided(worker.partition.fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    offset = worker.partition.reader.next_source
+    value = encode_record(Decided(worker.partition.reader.epoch, offset, (), b"", "KeyError: 'x'"))
     worker.partition.accept(len(worker.topic), value)
     worker.topic.append(value)
     rig.acknowledge([(rig.put.pop()[4], offset)])
@@ -186,7 +185,7 @@ async def test_older_versions_are_carried_out_and_their_clients_are_throttled(me
         metered.work()
         reply = await pending
         assert codes(reply) == {in_partition(1): 0}
-        throttles_ms.append(reply.silence_ms)
+        throttles_ms.append(reply.throttle_time_ms)
     assert throttles_ms == [0, 1000, 2000]
 
 
@@ -210,7 +209,7 @@ async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatc
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(gate, "decide", broken)
+    monkeypatch.setattr("controller.stream.gateway.node.decide", broken)
     metered.put.clear()
     metered.request(create_by_alice(1))
     assert [put_last(metered).request_id] == ["a1"]
@@ -230,8 +229,8 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
         patch.setattr(MutationQuotas, "charge", charge)
         assert codes(await metered.request(create_by_alice(1))) == {in_partition(1): -1}
     pending = metered.request(fine, replace(unsendable, request_id=fine.request_id))
-    assert metered.node._sender.is_untaken(fine.request_id, fine.topic)
-    assert not metered.node._sender.is_untaken(fine.request_id, unsendable.topic), "nothing is kept of it"
+    assert metered.node._sender.is_unacknowledged(fine.request_id, fine.topic)
+    assert not metered.node._sender.is_unacknowledged(fine.request_id, unsendable.topic), "nothing is kept of it"
     noted = [decode_command(put[3]) for put in metered.put]
     refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
     assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
@@ -248,7 +247,7 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
 
 
 @on_virtual_time
-async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Rig) -> None:
+async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None:
     rig.begin()
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
@@ -256,7 +255,7 @@ async def test_refusals_alike_are_answered_without_being_put_and_counted(rig: Ri
         assert len(rig.put) == (1 if number == 0 else 0), "the first is put, and recorded by the workers"
         rig.work()
         assert codes(await pending) == {in_partition(1): denied}
-    rig.node.take_no_more()
+    rig.node.stop_accepting()
     rig.node.refusals.stop()
     command = put_last(rig)
     assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")
@@ -292,21 +291,21 @@ async def test_refusals_by_quotas_are_put_until_they_are_too_many(
 
 
 @on_virtual_time
-async def test_what_nobody_waits_for_is_dropped_without_kafka(rig: Rig) -> None:
+async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
     rig.begin()
     rig.put.clear()
     noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     (_, partition, key, value, done) = rig.put.pop()
     assert (partition, key, decode_command(value)) == (CLUSTER_PARTITION, b"", noted)
     done(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
     rig.full = True
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     rig.full = False
     rig.clock.now_s += SESSION_S + 1
     rig.presence.announce()
     rig.put.clear()
-    rig.node.observe(noted)
+    rig.node.submit_internal(noted)
     assert rig.put == []
 
 
@@ -322,8 +321,8 @@ def at_two_listeners(gateway_id: str) -> Announcement:
 async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
     rig.members.own = at_two_listeners("a-gateway")
     rig.begin(brokers=1)
-    rig.hear(at_two_listeners("b-gateway"))
-    rig.hear(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
+    rig.on_heartbeat(at_two_listeners("b-gateway"))
+    rig.on_heartbeat(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
     secured = rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
     assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
         (1, "a-gateway", 9093),

@@ -37,14 +37,14 @@ def get(gateway: Topicwright, path: str) -> Any:
 
 def shown(gateway: Topicwright) -> list[Any]:
     """What has to be the same on all gateways, of the whole log."""
-    size = get(gateway, "/log/head?partition=0")["head"]["size"]
-    proof = get(gateway, f"/log/proof?partition=0&offset=5&size={size}")
-    paths = ("/topics?limit=1000", "/topics/t7/events", "/explain/t7", "/events?limit=20")
+    size = get(gateway, "/v1/log/head?partition=0")["head"]["size"]
+    proof = get(gateway, f"/v1/log/proof?partition=0&offset=5&size={size}")
+    paths = ("/v1/topics?limit=1000", "/v1/topics/t7/events", "/v1/explain/t7", "/v1/events?limit=20")
     return [size, proof["head"]["root"], proof["events"], *(get(gateway, path) for path in paths)]
 
 
 def started_with_a_base(process: Process) -> bool:
-    return "began with a base" in process.output
+    return "started from a base" in process.output
 
 
 def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
@@ -56,7 +56,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
         worker, gateway = running.workers[0], running.start_gateway(settings)
         for number in range(6):
             create(gateway, number * 1000, 1000)
-        worker.wait_for_line(r"base put", within_s=300)
+        worker.wait_for_line(r"base stored", within_s=300)
         assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
         fresh = running.start_gateway(archive)
         assert started_with_a_base(fresh.process)
@@ -85,5 +85,5 @@ def _refused_without_an_archive(running: Stream) -> None:
     with Process([*words, "--kafka", "127.0.0.1:0"], cwd=running.folder) as process:
         assert process.popen.wait(300) == 2
         process.wait_for_line(
-            r"begins at record \d+ in Kafka, and there is no base to begin with: no log.archive.url", within_s=60
+            r"begins at record \d+ in Kafka, and there is no base to start from: no log.archive.url", within_s=60
         )

@@ -12,7 +12,7 @@ import pytest
 from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.changes import OpType
 from controller.machine.state import BROKERS
-from controller.stream.log.commands_topic import CLUSTER_PARTITION, decode_command
+from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.catalog import ConfigOp
 from events.names import RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
@@ -72,7 +72,7 @@ async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig)
 
 
 @on_virtual_time
-async def test_topics_of_every_partition_go_by_it(rig: Rig) -> None:
+async def test_broker_configs_apply_in_every_partition(rig: Rig) -> None:
     lags = (change("9", key="log.cleaner.max.compaction.lag.ms"), [("min.compaction.lag.ms", "10")])
     waiting = rig.request(lags[0])
     rig.work()
@@ -87,7 +87,7 @@ async def test_topics_of_every_partition_go_by_it(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_a_refused_or_tried_change_goes_nowhere(rig: Rig) -> None:
+async def test_rejected_or_dry_run_change_is_not_copied(rig: Rig) -> None:
     for command, code in ((change("true", denied=31), 31), (change("true", validate_only=True), 0)):
         waiting = rig.request(command)
         rig.work()
@@ -97,7 +97,7 @@ async def test_a_refused_or_tried_change_goes_nowhere(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_what_a_gateway_that_died_left_undone_is_done_by_another(rig: Rig) -> None:
+async def test_another_gateway_completes_a_config_copy(rig: Rig) -> None:
     rig.workers[CLUSTER_PARTITION].decide(change("true"))
     rig.read()
     rig.node.heartbeat()
@@ -112,7 +112,7 @@ async def test_what_a_gateway_that_died_left_undone_is_done_by_another(rig: Rig)
 
 
 @on_virtual_time
-async def test_a_copy_that_comes_late_is_made_good(rig: Rig) -> None:
+async def test_late_config_copy_is_corrected(rig: Rig) -> None:
     for value in ("true", None):
         waiting = rig.request(change(value))
         rig.work()

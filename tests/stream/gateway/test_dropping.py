@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.history import archiving
-from controller.serving.history.archiving import dropping
+from controller.serving import archiving
+from controller.serving.archiving import dropping
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from events.logs.archive.manifest import manifests_of, noted
-from events.logs.archive.place import Folder, Place
+from events.logs.archive.manifest import archive_status, manifests_of
+from events.logs.archive.store import ArchiveStore, Folder
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
@@ -33,7 +33,7 @@ def files(folder: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
-async def drop(gateway: PartitionState, place: Place, kept_ms: int = 0) -> archiving.Archiving:
+async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> archiving.Archiving:
     """Take over all that is archived, and drop what may go."""
     settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
     one = dropping(gateway.log, settings, lambda: LATER_MS, place)
@@ -63,7 +63,7 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
             assert at_work.trouble is None
             manifests = list(manifests_of(gateway.log))
             assert gateway.log.start_offset == manifests[-1].end > 0
-            assert noted(gateway.log).cleaned == noted(gateway.log).forgotten == manifests[-1].end
+            assert archive_status(gateway.log).cleaned == archive_status(gateway.log).forgotten == manifests[-1].end
             assert state_of(gateway.log) == state_of(whole.log)
             assert_one_log(gateway.log, whole.log)
     with closing(partitions.gateway("other", 0, archive=False)) as gateway:
@@ -73,7 +73,7 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
     assert files(folder) == before, "the archive is the worker's"
 
 
-async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
+async def test_dropping_runs_concurrently_with_following(partitions: Partitions) -> None:
     """The gateway begins before there is an archive, and drops while it reads on."""
     place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
     worker = await partitions.worker("a")
@@ -97,7 +97,7 @@ async def test_it_goes_on_beside_following(partitions: Partitions) -> None:
     gateway.close()
 
 
-async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new_one(partitions: Partitions) -> None:
+async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions) -> None:
     await two_bases(partitions)
     with closing(partitions.gateway("gateway", archive=False)) as gateway:
         await drop(gateway, partitions.archive(0), kept_ms=-1)
@@ -105,11 +105,11 @@ async def test_what_another_place_has_is_forgotten_before_anything_is_in_the_new
         take_snapshot(gateway.log, gateway.log.next_offset)
         new = Folder(partitions.folder / "elsewhere")
         await drop(gateway, new)
-        assert (noted(gateway.log).url, list(manifests_of(gateway.log))) == (new.url, [])
+        assert (archive_status(gateway.log).url, list(manifests_of(gateway.log))) == (new.url, [])
         assert gateway.log.start_offset == 0, "nothing goes that is not there"
 
 
-async def test_what_is_not_archived_stays(partitions: Partitions) -> None:
+async def test_unarchived_events_stay(partitions: Partitions) -> None:
     worker = await partitions.worker("a")
     await partitions.create(worker, 5)
     await worker.close()

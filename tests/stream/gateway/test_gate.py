@@ -13,7 +13,7 @@ from controller.engine.stamps import Stamps
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decision import Answer
-from controller.stream.gateway.gate import GatewayGate
+from controller.stream.gateway.node import GatewayGate
 from events.names import RequestId, TopicName
 from tests.machine.rig import TOPIC_ID
 from tests.machine.tables import given

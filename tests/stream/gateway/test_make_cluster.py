@@ -26,7 +26,7 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
         process.wait_for_line(r"^Spark +spark://", within_s=120)
         process.wait_for_line(r"^Ctrl-C ends it\.$", within_s=120)
         body = json.dumps({"name": "pay.orders", "num_partitions": 3}).encode()
-        request = urllib.request.Request(f"http://{http[1]}/topics", body, method="POST")
+        request = urllib.request.Request(f"http://{http[1]}/v1/topics", body, method="POST")
         with urllib.request.urlopen(request, timeout=60) as answer:
             made = json.loads(answer.read())
         assert (made["status"], made["replication_factor"]) == ("ready", 3)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.paths.simulated import SimulatedBrokers
+from controller.http.paths.simulated import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.brokers import GatewayBrokers
@@ -18,7 +18,7 @@ from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement
 from controller.stream.gateway.node import GRACE_S
 from controller.stream.gateway.producer import NotProduced
 from events.catalog import Endpoint
-from events.logs.kafka_record import Decided, encode_record
+from events.logs.events_topic import Decided, encode_record
 from events.names import BrokerId, RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, both, codes, in_partition
@@ -30,7 +30,7 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
     assert not rig.node.caught_up
     rig.read(ended=True)
     assert not rig.node.caught_up, "no worker has said what the settings are"
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     for worker in rig.workers[:1]:
         worker.fence()
     rig.read()
@@ -91,7 +91,7 @@ async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig:
     second(-1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
     answers = (await pending).answers
     assert [answer.code for answer in answers] == [ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST]
-    assert "whether it will be decided is not known" in answers[0].message
+    assert "it may still be decided" in answers[0].message
     rig.full = True
     assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
 
@@ -117,13 +117,13 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     assert rig.node.storage_error is None
     rig.clock.now_s += 2
     rig.presence.announce()
-    assert rig.node.storage_error == "Kafka has not taken and given back what this gateway writes"
+    assert rig.node.storage_error == "this gateway does not receive its own heartbeats from Kafka"
     rig.put.clear()
     assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
     assert rig.put == []
     with pytest.raises(NotProduced):
         rig.node.broadcast(joined(4))
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     rig.presence.announce()
     assert rig.node.storage_error is None
     pending = rig.request(*both())
@@ -138,9 +138,9 @@ async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge
     name = in_partition(1)
     pending = rig.request(create(name))
     (_, partition, _, _, done) = rig.put.pop()
-    fold = rig.workers[partition].partition.fold
-    offset = fold.next_source
-    value = encode_record(Decided(fold.epoch, offset, (), b"", "KeyError: 'x'"))
+    reader = rig.workers[partition].partition.reader
+    offset = reader.next_source
+    value = encode_record(Decided(reader.epoch, offset, (), b"", "KeyError: 'x'"))
     rig.workers[partition].partition.accept(len(rig.workers[partition].topic), value)
     rig.workers[partition].topic.append(value)
     if acknowledge_first:
@@ -167,10 +167,10 @@ async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_who_stops_takes_nothing_more_and_leaves_nobody_waiting(rig: Rig) -> None:
+async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: Rig) -> None:
     rig.begin()
     waiting = rig.request(*both())
-    rig.node.take_no_more()
+    rig.node.stop_accepting()
     assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
     rig.node.replies.abandon_all()
     assert waiting.cancelled()
@@ -181,7 +181,7 @@ async def test_ids_and_times_are_its_own(rig: Rig) -> None:
     assert rig.node.new_request_id("auto").startswith("auto-boot-1-")
     assert rig.node.now_ms() == BORN_MS
     rig.begin()
-    assert rig.node.standing().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
+    assert rig.node.status().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
     assert rig.gateway.cluster_id == "cluster-1"
 
 
@@ -197,11 +197,11 @@ def other(gateway_id: str, **fields: Any) -> Announcement:
 async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
     rig.begin()
     assert [(node.node_id, node.host) for node in rig.gateway.nodes()] == [(n, "gateway-a") for n in (1, 2, 3)]
-    rig.hear(other("b-gateway"))
+    rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [(1, "gateway-a"), (2, "b-gateway"), (3, "gateway-a")]
     assert rig.gateway.controller_id() == 1
     for name in ("0-gateway", "c-gateway", "d-gateway"):
-        rig.hear(other(name))
+        rig.on_heartbeat(other(name))
     nodes = rig.gateway.nodes()
     assert [node.host for node in nodes] == ["0-gateway", "gateway-a", "b-gateway", "c-gateway", "d-gateway"]
     assert [node.node_id for node in nodes] == [1, 2, 3, node_id_of("c-gateway"), node_id_of("d-gateway")]
@@ -211,21 +211,21 @@ async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) ->
 @on_virtual_time
 async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
     rig.begin()
-    rig.hear(other("b-gateway"))
-    rig.hear(other("c-gateway"))
-    rig.hear(other("c-gateway", leaving=True))
+    rig.on_heartbeat(other("b-gateway"))
+    rig.on_heartbeat(other("c-gateway"))
+    rig.on_heartbeat(other("c-gateway", leaving=True))
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway", "b-gateway"]
     rig.clock.now_s += SESSION_S + 1
     assert len(rig.members.live()) == 2, "nothing was heard at all: that says nothing about the other"
-    rig.hear(rig.members.own)
+    rig.on_heartbeat(rig.members.own)
     assert [member.gateway_id for member in rig.members.live()] == ["a-gateway"]
-    assert list(rig.members._heard) == ["a-gateway"], "nothing is kept of those that died"
-    rig.members.hear(b"\xc1 not an announcement")
-    rig.members.hear(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
+    assert list(rig.members._latest) == ["a-gateway"], "nothing is kept of those that died"
+    rig.members.on_heartbeat(b"\xc1 not an announcement")
+    rig.members.on_heartbeat(encode_announcement(other("b-gateway", host="no-utf8")).replace(b"no", b"n\xff"))
     for host, port in (("b", 0), ("b", 1 << 40), ("", 1), ("h" * 40_000, 1)):
-        rig.hear(other("b-gateway", host=host, port=port))
-        rig.hear(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
-    rig.members.hear(encode_announcement(other("a-gateway", process="an earlier one")))
+        rig.on_heartbeat(other("b-gateway", host=host, port=port))
+        rig.on_heartbeat(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
+    rig.members.on_heartbeat(encode_announcement(other("a-gateway", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
 
 
@@ -243,7 +243,7 @@ async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_besi
         (register, unfence) = joined(1)
         worker.decide(replace(register, endpoints=(Endpoint("PLAINTEXT", "kafka", 19092),)), unfence)
     rig.read(ended=True)
-    rig.hear(other("b-gateway"))
+    rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [
         (1, "kafka"),
         (node_id_of("a-gateway"), "gateway-a"),
@@ -259,19 +259,19 @@ async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_besi
 async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
     rig.begin(brokers=0)
     brokers = GatewayBrokers(rig.node)
-    assert isinstance(brokers, SimulatedBrokers)
+    assert isinstance(brokers, BrokerControl)
     assert brokers.add().broker_id == 1
     assert brokers.add("rack-z").broker_id == 2
     rig.work()
     assert list(rig.gateway.cluster.live) == [1, 2]
     assert rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
     brokers.stop_broker(1)
-    assert brokers.brokers[BrokerId(1)].running is False
+    assert brokers.by_id[BrokerId(1)].running is False
     rig.work()
     assert list(rig.gateway.cluster.live) == [2]
     brokers.start_broker(1)
     rig.work()
     assert list(rig.gateway.cluster.live) == [1, 2]
     brokers.set_delay(2, 0)
-    with pytest.raises(ValueError, match="allowed is 0"):
+    with pytest.raises(ValueError, match="allowed: 0"):
         brokers.set_delay(2, 5)

@@ -124,7 +124,7 @@ def test_refusals_that_were_counted_are_recorded_when_a_gateway_stops(running: S
     assert third.process.stop(within_s=120) == 0
 
     def counts() -> list[int]:
-        seen = [each["fields"] for each in events_at(running.gateways[0]) if each["type"] == "AsksRefused"]
+        seen = [each["fields"] for each in events_at(running.gateways[0]) if each["type"] == "RequestsRefused"]
         return [fields["count"] for fields in seen if fields["resource"] == "Topic:counted"]
 
     until("the count is recorded", lambda: counts() == [2])
@@ -151,7 +151,7 @@ def test_a_quota_that_one_gateway_sets_refuses_at_the_other(running: Stream) -> 
 def events_at(gateway: Topicwright) -> list[Any]:
     """All events of the partition where it is decided who may do what, over HTTP."""
     login = base64.b64encode(f"root:{ROOT_PASSWORD}".encode()).decode()
-    path = f"http://{gateway.http}/events?partition=0&from=0&limit=500"
+    path = f"http://{gateway.http}/v1/events?partition=0&from=0&limit=500"
     request = urllib.request.Request(path, headers={"Authorization": f"Basic {login}"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         events: list[Any] = json.loads(answer.read())["events"]

@@ -10,11 +10,11 @@ import pytest
 
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
-from controller.stream.log.beginning import BeginningGone
-from controller.stream.log.partition import ASIDE, NOTE_AFTER_RECORDS, Accepted, CacheAhead, Memory, PartitionState
+from controller.stream.log.folder import FirstRecordsDeleted
+from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from events.logs.log import LogLocked
 from events.names import RequestId, TopicName
 from projections.store import tree
@@ -43,7 +43,7 @@ def opened(data: Path, **options: Any) -> PartitionState:
 def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -> list[Accepted]:
     """Take the rest of a topic."""
     accepted = []
-    for offset in range(state.fold.kafka_offset, len(topic)):
+    for offset in range(state.reader.kafka_offset, len(topic)):
         one = state.accept(offset, topic[offset])
         if one is not None:
             accepted.append(one)
@@ -61,7 +61,7 @@ def test_a_reader_has_what_the_writer_has(writing: Writing, tmp_path: Path) -> N
     assert list(gateway.log.read()) == list(writing.partition.log.read())
     assert gateway.store.durable_slice(None, 10) == writing.partition.store.durable_slice(None, 10)
     assert gateway.store.durable_cluster == writing.partition.store.durable_cluster
-    assert gateway.fold.position == writing.partition.fold.position
+    assert gateway.reader.position == writing.partition.reader.position
     assert [each.source_offset for each in accepted] == [None, *range(8)]
     assert gateway.log.durable_offset == gateway.log.next_offset
     gateway.close()
@@ -87,17 +87,17 @@ def test_without_answers_none_are_decoded(writing: Writing, tmp_path: Path) -> N
 
 
 def test_a_fault_is_reported_and_counts_as_decided(writing: Writing, tmp_path: Path) -> None:
-    fold = writing.partition.fold
-    source = fold.next_source
-    writing.topic.append(encode_record(Decided(fold.epoch, source, (), b"", "no command")))
-    reader = opened(tmp_path / "reader")
-    last = read_all(reader, writing.topic)[-1]
-    assert (last.fault, last.records, reader.fold.next_source) == ("no command", (), source + 1)
-    reader.close()
+    reader = writing.partition.reader
+    source = reader.next_source
+    writing.topic.append(encode_record(Decided(reader.epoch, source, (), b"", "no command")))
+    copy = opened(tmp_path / "reader")
+    last = read_all(copy, writing.topic)[-1]
+    assert (last.fault, last.records, copy.reader.next_source) == ("no command", (), source + 1)
+    copy.close()
 
 
 @pytest.mark.parametrize("keep", range(7))
-def test_it_goes_on_where_the_last_commit_left_it(writing: Writing, tmp_path: Path, keep: int) -> None:
+def test_reopening_continues_at_the_last_commit(writing: Writing, tmp_path: Path, keep: int) -> None:
     """Closed after any record, with more accepted and not committed: nothing is lost or applied twice."""
     writing.decide(create("a"), create("b"))
     data = tmp_path / "again"
@@ -108,7 +108,7 @@ def test_it_goes_on_where_the_last_commit_left_it(writing: Writing, tmp_path: Pa
             first.commit()
     first.close()
     second = opened(data)
-    assert second.fold.kafka_offset == keep + 1
+    assert second.reader.kafka_offset == keep + 1
     read_all(second, writing.topic)
     assert second.store.durable_slice(None, 10) == _read_once(tmp_path / "once", writing.topic)
     second.close()
@@ -122,25 +122,25 @@ def _read_once(data: Path, topic: list[bytes]) -> list[Any]:
     return list(topics)
 
 
-def test_a_decision_that_kafka_did_not_take_is_gone_with_the_closing(writing: Writing, tmp_path: Path) -> None:
+def test_unacknowledged_decision_is_lost_on_close(writing: Writing, tmp_path: Path) -> None:
     writing.decide(create("lost"))
     assert writing.partition.store.durable_named("lost") is None
     before = list(writing.partition.log.read())
     writing.partition.close()
     again = opened(tmp_path / "worker")
     assert list(again.log.read()) == before
-    assert (again.fold.next_source, again.store.durable_named("lost")) == (4, None)
+    assert (again.reader.next_source, again.store.durable_named("lost")) == (4, None)
     again.close()
 
 
-def test_records_without_events_are_noted_now_and_then(writing: Writing, tmp_path: Path) -> None:
-    for _ in range(NOTE_AFTER_RECORDS // 2 + 10):
+def test_position_is_stored_after_many_records_without_events(writing: Writing, tmp_path: Path) -> None:
+    for _ in range(POSITION_EVERY_RECORDS // 2 + 10):
         writing.decide(*joined(1))
     writing.partition.commit()
-    position = writing.partition.fold.position
+    position = writing.partition.reader.position
     writing.partition.close()
     again = opened(tmp_path / "worker")
-    assert again.fold.position == position
+    assert again.reader.position == position
     again.close()
 
 
@@ -163,21 +163,21 @@ def test_a_cache_of_another_events_topic_stays(
     again.close()
 
 
-def test_a_cache_without_events_is_of_no_worth(tmp_path: Path) -> None:
+def test_cache_without_events_is_replaced(tmp_path: Path) -> None:
     opened(tmp_path / "worker").close()
     opened(tmp_path / "worker", topic_id="topic-2").close()
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
+def test_cache_before_kafkas_first_record_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
     """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
-    folder, first = tmp_path / "worker/partition-00002", writing.partition.fold.kafka_offset + 1
+    folder, first = tmp_path / "worker/partition-00002", writing.partition.reader.kafka_offset + 1
     writing.partition.close()
     if damaged:
         (folder / "CURRENT").rename(folder / "CURRENT.lost")
     before = {path.name for path in folder.iterdir() if path.suffix == ".lost"}
     for _ in range(2):
-        with pytest.raises(BeginningGone, match=f"begins at record {first} in Kafka"):
+        with pytest.raises(FirstRecordsDeleted, match=f"begins at record {first} in Kafka"):
             opened(tmp_path / "worker", first_record=first)
     assert before <= {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -187,7 +187,7 @@ def test_a_cache_that_ends_before_what_kafka_has_stays(writing: Writing, tmp_pat
         again.close()
 
 
-def test_a_start_that_is_killed_while_it_replaces_a_cache_takes_it_back(writing: Writing, tmp_path: Path) -> None:
+def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Path) -> None:
     folder = tmp_path / "worker/partition-00002"
     events = list(writing.partition.log.read())
     writing.partition.close()
@@ -198,8 +198,8 @@ def test_a_start_that_is_killed_while_it_replaces_a_cache_takes_it_back(writing:
     again.close()
 
 
-def test_a_cache_beyond_the_end_of_the_topic_is_noticed(writing: Writing) -> None:
-    end = writing.partition.fold.kafka_offset
+def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:
+    end = writing.partition.reader.kafka_offset
     writing.partition.check_end(end)
     with pytest.raises(CacheAhead, match=rf"goes up to record {end}, and Kafka has only those before {end - 1}"):
         writing.partition.check_end(end - 1)
@@ -267,18 +267,20 @@ class _FromTheFuture(Fact, frozen=True, tag="TopicPainted"):
 
 
 def test_an_unknown_event_stops_the_reader(writing: Writing) -> None:
-    fold = writing.partition.fold
+    reader = writing.partition.reader
     value = encode_event(BORN_MS, Cause("c", RequestId("r")), _FromTheFuture("a"))  # type: ignore[arg-type]
-    record = encode_record(Decided(fold.epoch, fold.next_source, (value,)))
+    record = encode_record(Decided(reader.epoch, reader.next_source, (value,)))
     with pytest.raises(EventDecodeError, match="unknown event type 'TopicPainted'"):
-        writing.partition.accept(fold.kafka_offset, record)
+        writing.partition.accept(reader.kafka_offset, record)
 
 
 def test_an_event_that_does_not_fit_stops_the_reader(writing: Writing) -> None:
-    fold = writing.partition.fold
+    reader = writing.partition.reader
     value = encode_event(BORN_MS, Cause("c", RequestId("r")), TopicReady(TopicName("nowhere")))
     with pytest.raises(CannotApply, match="nowhere"):
-        writing.partition.accept(fold.kafka_offset, encode_record(Decided(fold.epoch, fold.next_source, (value,))))
+        writing.partition.accept(
+            reader.kafka_offset, encode_record(Decided(reader.epoch, reader.next_source, (value,)))
+        )
 
 
 def test_the_first_event_is_that_of_the_settings(writing: Writing) -> None:
@@ -287,9 +289,9 @@ def test_the_first_event_is_that_of_the_settings(writing: Writing) -> None:
 
 
 def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
-    fold = writing.partition.fold
-    assert writing.partition.accept(fold.kafka_offset, encode_record(Fence(9, "x", "1", EVENT_VERSION, ()))) is None
-    assert fold.writer == "w1"
+    reader = writing.partition.reader
+    assert writing.partition.accept(reader.kafka_offset, encode_record(Fence(9, "x", "1", EVENT_VERSION, ()))) is None
+    assert reader.writer == "w1"
 
 
 def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, tmp_path: Path) -> None:

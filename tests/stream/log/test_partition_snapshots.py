@@ -9,7 +9,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.refolding import Refold, state_keys
+from projections.store.snapshotting import Refold, state_keys
 from tests.stream.log.records import Writing, create, joined
 
 INTERVAL, WITHIN_S = 20, 240
@@ -50,7 +50,7 @@ def test_snapshots_are_taken_and_the_past_begins_there(tmp_path: Path) -> None:
     state.close()
 
 
-def test_none_is_taken_where_none_is_wanted(tmp_path: Path) -> None:
+def test_interval_0_takes_no_snapshots(tmp_path: Path) -> None:
     state = PartitionState.open(tmp_path, 0, cluster_id="cluster-1", topic_id="topic-1")
     Writing(state).fence()
     state.commit()

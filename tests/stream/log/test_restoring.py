@@ -9,9 +9,9 @@ import pytest
 
 from controller.stream.log import restoring
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _Written
+from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _ToRestore
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_record import Decided, Fence, encode_record
+from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log.secondary import Look
 from projections.store.tree import head_of
 from tests.stream.log.records import Writing, create, joined
@@ -38,22 +38,22 @@ def test_readers_come_to_the_same_state(
     monkeypatch.setattr(restoring, "CHUNK_BYTES", chunk_bytes)
     before = worker(tmp_path / "before", 20)
     with closing(Look(before.log.path)) as log:
-        topic = list(_Written(log, before.fold.position, next_source, 0).records())
+        topic = list(_ToRestore(log, before.reader.position, next_source, 0).records())
     after = opened(tmp_path / "after")
     read_all(after, topic)
     assert list(after.log.read()) == list(before.log.read())
     assert head_of(after.log) == head_of(before.log)
     assert after.store.durable_slice(None, 100) == before.store.durable_slice(None, 100)
-    assert after.fold.next_source == next_source
-    assert after.fold.epoch > before.fold.epoch, "records of workers from before count no more"
-    epoch = after.fold.epoch + 1
+    assert after.reader.next_source == next_source
+    assert after.reader.epoch > before.reader.epoch, "records of workers from before count no more"
+    epoch = after.reader.epoch + 1
     for record in (Fence(epoch, "w", "1.0", EVENT_VERSION, (), next_source), Decided(epoch, next_source, ())):
-        assert after.accept(after.fold.kafka_offset, encode_record(record)) is not None
+        assert after.accept(after.reader.kafka_offset, encode_record(record)) is not None
     for state in (before, after):
         state.close()
 
 
-def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
+def test_restore_uses_the_folder_with_most_events(tmp_path: Path) -> None:
     for name, topics in (("a", 3), ("b", 7), ("c", 5)):
         worker(tmp_path / name, topics).close()
     folders = [tmp_path / name for name in ("a", "b", "c", "empty")]
@@ -65,9 +65,9 @@ def test_the_folder_that_is_furthest_along_is_taken(tmp_path: Path) -> None:
             _furthest(held, folders, 1)
 
 
-def test_the_next_command_is_one_that_the_commands_topic_has(tmp_path: Path) -> None:
+def test_restore_starts_at_an_existing_command(tmp_path: Path) -> None:
     state = worker(tmp_path / "a", 1)
-    position = state.fold.position
+    position = state.reader.position
     state.close()
     here = position.next_source
     assert _next_source(position, 0, here + 5) == (here, 0)

@@ -17,9 +17,15 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log import topic_watch
-from controller.stream.log.topic_watch import TopicGone, TopicWatch
-from controller.stream.log.topics import KafkaUnreachable, TopicsMismatch, Wanted, prepare_topics
+from controller.stream.log import topics
+from controller.stream.log.topics import (
+    KafkaUnreachable,
+    RequiredTopics,
+    TopicGone,
+    TopicsMismatch,
+    TopicWatch,
+    prepare_topics,
+)
 from controller.stream.log.transport import Topics
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -29,10 +35,10 @@ EMPTY = Path(os.devnull)
 
 
 @pytest.fixture
-def wanted() -> Wanted:
+def wanted() -> RequiredTopics:
     """Topics of names that no other test has."""
     name = f"topics-{uuid.uuid4().hex[:12]}"
-    return Wanted(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
+    return RequiredTopics(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
 
 
 def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
@@ -40,7 +46,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
     admin.create_topics([NewTopic(name, partitions, replicas, config=configs)])[name].result(30)
 
 
-def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
+def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
     """As the services do it: the broker that answers may not know yet what was just made."""
     deadline = time.monotonic() + 60
     while True:
@@ -51,12 +57,12 @@ def prepared(kafka: ReferenceKafka, wanted: Wanted) -> Topics:
             time.sleep(0.1)
 
 
-def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wanted: Wanted) -> None:
+def test_created_topics_pass_the_checks(stream_kafka: ReferenceKafka, wanted: RequiredTopics) -> None:
     made = prepared(stream_kafka, wanted)
     assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
     assert prepared(stream_kafka, wanted) == made, "and again: nothing is made twice"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
-        prepared(stream_kafka, Wanted(wanted.commands, wanted.events, 4, replication_factor=2))
+        prepared(stream_kafka, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
 
 
 @pytest.mark.parametrize(
@@ -85,9 +91,9 @@ def test_what_is_made_is_found_as_it_must_be(stream_kafka: ReferenceKafka, wante
         ),
     ],
 )
-def test_topics_that_are_not_what_they_must_be_are_refused(
+def test_mismatching_topics_are_rejected(
     stream_kafka: ReferenceKafka,
-    wanted: Wanted,
+    wanted: RequiredTopics,
     commands: tuple[int, int, dict[str, str]],
     events: tuple[int, int, dict[str, str]],
     says: str,
@@ -107,30 +113,30 @@ def watch() -> TopicWatch:
 def test_an_events_topic_without_its_first_records_is_reported(
     watch: TopicWatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    watch.learn_beginnings([0, 0, 0, 0])
+    watch.check_first_records([0, 0, 0, 0])
     assert (watch.trouble, *watch.gauges()) == (None, ("records_deleted", ANY, 0))
     for _ in range(2):
-        watch.learn_beginnings([0, 18, 0, 2])
+        watch.check_first_records([0, 18, 0, 2])
     assert "topic events has lost its first records (of partitions 1, 3)" in str(watch.trouble)
     assert list(watch.gauges()) == [("records_deleted", ANY, 20)]
-    assert capfd.readouterr().out.count("the events topic is not whole") == 1
+    assert capfd.readouterr().out.count("the events topic lacks its first records") == 1
     archived = TopicWatch({}, watch._topics, is_archived=True)
-    archived.learn_beginnings([0, 18, 0, 2])
+    archived.check_first_records([0, 18, 0, 2])
     assert archived.trouble is None
 
 
 def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) -> None:
     for found in ("one", None, "one", None):
         watch.learn("events", found)
-    with pytest.raises(TopicGone, match="topic events was deleted: it held all that was ever decided; restore it"):
+    with pytest.raises(TopicGone, match="topic events was deleted: it had the whole history; restore it"):
         watch.learn("events", None)
 
 
-def test_a_topic_of_another_id_is_another_topic(watch: TopicWatch) -> None:
-    with pytest.raises(TopicGone, match="topic events was deleted and made anew"):
+def test_recreated_topic_is_detected(watch: TopicWatch) -> None:
+    with pytest.raises(TopicGone, match="topic events was deleted and recreated"):
         watch.learn("events", "two")
     watch.learn("commands", "any")
-    with pytest.raises(TopicGone, match="topic commands was deleted and made anew: what was not decided yet is lost"):
+    with pytest.raises(TopicGone, match="topic commands was deleted and recreated: undecided commands are lost"):
         watch.learn("commands", "other")
 
 
@@ -154,15 +160,13 @@ class Admin:
         return found
 
 
-async def test_a_look_that_raises_is_no_reason_to_look_no_more(
-    watch: TopicWatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(topic_watch, "AdminClient", Admin)
-    monkeypatch.setattr(topic_watch, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
-    monkeypatch.setattr(topic_watch, "LOOK_EVERY_S", 0.001)
+async def test_topic_watch_continues_after_an_exception(watch: TopicWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "AdminClient", Admin)
+    monkeypatch.setattr(topics, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
+    monkeypatch.setattr(topics, "POLL_INTERVAL_S", 0.001)
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]
     gone: list[TopicGone] = []
     await asyncio.wait_for(watch.watch(gone.append), 30)
-    assert ["was deleted and made anew" in str(each) for each in gone] == [True]
+    assert ["was deleted and recreated" in str(each) for each in gone] == [True]
     assert Admin.looks == []
     assert watch.trouble is not None

@@ -46,9 +46,7 @@ async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(stream_kafka: Ref
     assert not connected(consumer._client)
 
 
-async def test_a_client_that_does_not_end_is_left(
-    stream_kafka: ReferenceKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_client_is_abandoned(stream_kafka: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose broker is gone, or whose `stop` fails."""
     monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
     for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
-from controller.stream.log.commands_topic import encode_command
-from controller.stream.log.transport import KafkaTrouble, Topics, Values
+from controller.stream.log.codec import encode_command
+from controller.stream.log.transport import KafkaUnavailable, Topics, Values
 from controller.stream.worker.partition_decider import Sourced
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 
 TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")
@@ -66,7 +66,7 @@ class MemoryTransport:
         log += values[:arriving]
         await asyncio.sleep(0)
         if failing:
-            outcome.set_exception(KafkaTrouble(f"no answer ({failing})"))
+            outcome.set_exception(KafkaUnavailable(f"no answer ({failing})"))
         else:
             outcome.set_result(first)
         return outcome

@@ -8,20 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.engine.consulting import Clears
+from controller.engine.decider import DryRunner
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.beginning import ArchiveOf
+from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.duties import MakeFleet, PartitionDuties, Surroundings
 from controller.stream.worker.engine import Engine, Identity
+from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import PartitionBrokers
-from controller.stream.worker.partition_decider import Copy, Fault
-from controller.stream.worker.partition_history import PartitionHistory
+from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.kafka_partitions import partition_of
+from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.stream.checking import Found, check_topics
 from tests.stream.log.records import BORN_MS, SETTINGS, joined
@@ -36,10 +35,10 @@ class Nothing:
     def begin(self, partition: PartitionState) -> None:
         return None
 
-    def at_once(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def learn(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
         return None
 
     async def end(self, partition: int) -> None:
@@ -60,14 +59,14 @@ class Stage:
         judge: PolicyJudge | None = None,
         brokers: int = 0,
         brokers_of: type[PartitionBrokers] = PartitionBrokers,
-        cluster: Clears | None = None,
+        cluster: DryRunner | None = None,
         archive: ArchiveOf | None = None,
         history: Callable[[PartitionState], PartitionHistory] | None = None,
     ) -> None:
         self.kafka = kafka
         self.failing: list[str] = []
         self.faults: list[Fault] = []
-        self.copies: list[Copy] = []
+        self.copies: list[Duplicate] = []
         self.losses: list[str] = []
         self.records: list[Recorded] = []
         self.now_ms = BORN_MS
@@ -92,16 +91,16 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, make_fleet: MakeFleet, history: Callable[[PartitionState], PartitionHistory] | None
-    ) -> PartitionDuties:
-        return PartitionDuties(
-            Surroundings(
+        self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
+    ) -> OwnerTasks:
+        return OwnerTasks(
+            WorkerContext(
                 partitions=TOPICS.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
-                make_fleet=make_fleet,
-                on_trouble=self.losses.append,
+                make_brokers=make_brokers,
+                on_rejected=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,
             )
@@ -147,10 +146,10 @@ class Stage:
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self.records += records
 
-    def passed_over(self, fault: Fault) -> None:
+    def skipped(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def decided_before(self, copy: Copy) -> None:
+    def duplicate(self, copy: Duplicate) -> None:
         self.copies.append(copy)
 
     def lost(self, why: str) -> None:

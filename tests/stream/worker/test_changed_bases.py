@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from controller.cli.main import main
-from controller.serving.history import archiving
-from events.logs.archive.base import Base, bases, fetch_base, put_base
-from events.logs.heads import Head
+from controller.serving import archiving
+from events.logs.archive.base import Base, bases, download_base, write_base
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.tree import HEAD, KEPT_LEVEL, head_of
+from events.logs.tree_heads import Head
+from projections.store.tree import HEAD, STORED_LEVEL, head_of
 from tests.projections.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, two_bases
 
 Pairs = dict[bytes, bytes]
 STATE = b"s"
-NODE = STATE + HEAD + bytes((KEPT_LEVEL,))
+NODE = STATE + HEAD + bytes((STORED_LEVEL,))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def with_another_tree(pairs: Pairs, log: RocksDbLog) -> None:
     turned(pairs, key)
     values = [value for _, value in log.read(0, log.next_offset - 1)]
     frontier = Frontier()
-    for level, index, hash_ in frontier.extend([*values, pairs[key]], KEPT_LEVEL):
+    for level, index, hash_ in frontier.extend([*values, pairs[key]], STORED_LEVEL):
         pairs[STATE + HEAD + bytes((level,)) + index.to_bytes(8, "big")] = hash_
     pairs[STATE + HEAD] = frontier.size.to_bytes(8, "big") + frontier.root()
 
@@ -65,10 +65,10 @@ NOBODY_BEGINS_WITH: dict[str, Callable[[Pairs], object]] = {
     "a manifest": lambda pairs: turned(pairs, first_under(pairs, STATE + b"p\0")),
 }
 FOUND_BY_VERIFY: dict[str, tuple[Callable[[Pairs], object], str]] = {
-    "a topic's state": (lambda pairs: turned(pairs, first_under(pairs, STATE + b"t")), "is not what its events lead"),
+    "a topic's state": (lambda pairs: turned(pairs, first_under(pairs, STATE + b"t")), "does not match its events"),
     "a topic is gone": (lambda pairs: pairs.pop(first_under(pairs, STATE + b"t")), "is missing"),
-    "an event that stayed": (lambda pairs: turned(pairs, first_under(pairs, b"e")), "is not the one that is in the"),
-    "the index": (lambda pairs: pairs.pop(first_under(pairs, b"tt")), "the index of topics is not that of the events"),
+    "an event that retained_events": (lambda pairs: turned(pairs, first_under(pairs, b"e")), "is not the event in the"),
+    "the index": (lambda pairs: pairs.pop(first_under(pairs, b"tt")), "the index of topics does not match the events"),
 }
 
 
@@ -78,7 +78,7 @@ class Changing:
     def __init__(self, partitions: Partitions, folder: Path) -> None:
         self.place = partitions.place()
         self.base, self.older = bases(self.place, TOPICS.cluster_id, TOPICS.events_id)
-        fetch_base(self.place, self.base, folder)
+        download_base(self.place, self.base, folder)
         with closing(open_any(folder)) as log:
             self._pairs = dict(log.frozen_pairs())
         self._folder = folder
@@ -86,7 +86,7 @@ class Changing:
     def put(self, change: Callable[[Pairs], object]) -> Base:
         pairs = dict(self._pairs)
         change(pairs)
-        return put_base(self.place, self.base, ordered(pairs))
+        return write_base(self.place, self.base, ordered(pairs))
 
     def put_with_another_tree(self) -> Head:
         """And the head as it was."""
@@ -102,7 +102,7 @@ def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
     return iter(sorted(pairs.items()))
 
 
-async def test_nobody_begins_with_a_base_whose_tree_is_another(partitions: Partitions, tmp_path: Path) -> None:
+async def test_base_with_another_tree_is_rejected(partitions: Partitions, tmp_path: Path) -> None:
     await two_bases(partitions)
     changing = Changing(partitions, tmp_path / "base")
     for what, change in NOBODY_BEGINS_WITH.items():
@@ -132,4 +132,4 @@ async def test_verify_finds_what_is_changed_beside_the_tree(
     kept = tmp_path / "head.json"
     kept.write_bytes(msgspec.json.encode(head))
     assert main(["verify", url, "--partition", "0", "--head", str(kept)]) == 1
-    assert f"the first {head.size} events are not those that the head was made over" in capsys.readouterr().out
+    assert f"the first {head.size} events are not those of the tree head" in capsys.readouterr().out

@@ -42,7 +42,7 @@ class Feeding:
         self.running: asyncio.Task[None] | None = None
         self._chance = chance
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Raise what has ended Faust's loop."""
         assert self.running is not None
         if self.running.done():
@@ -65,7 +65,7 @@ class Feeding:
         await self._a_while()
         if message.seek == self.consumer.seeks:
             self.seen.append(message.offset)
-            assert message.offset <= self.decided, f"command {self.decided} was to come, and {message.offset} came"
+            assert message.offset <= self.decided, f"command {self.decided} expected, got {message.offset}"
             self.decided += message.offset == self.decided
 
     async def _a_while(self) -> None:
@@ -116,12 +116,12 @@ async def until(what: Callable[[], bool], running: Feeding) -> None:
     for _ in range(20_000):
         if what():
             return
-        running.look()
+        running.poll()
         await asyncio.sleep(0)
     pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
 
 
-async def test_messages_are_handed_on_again_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faust itself drops what lies before the last message that it has handed on, even if that did not arrive."""
     async with feeding(monkeypatch) as one:
         await until(lambda: one.decided > 20, one)
@@ -132,11 +132,11 @@ async def test_messages_are_handed_on_again_after_a_seek_back(monkeypatch: pytes
         one.decided = 5
         await one.consumer.perform_seek()
         one.blocked.set()
-        one.consumer.go_on()
+        one.consumer.resume_flowing()
         await until(lambda: one.decided == one.size, one)
 
 
-async def test_what_was_fetched_before_a_seek_is_not_handed_on_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_fetched_before_a_seek_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where messages flow all the while, as they do when one rebalance follows another."""
     async with feeding(monkeypatch) as one:
         await until(lambda: one.decided > 20, one)
@@ -146,14 +146,14 @@ async def test_what_was_fetched_before_a_seek_is_not_handed_on_after_it(monkeypa
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_comes_in_between_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_no_command_is_lost_at_rebalances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
     chance = random.Random(seed)
     async with feeding(monkeypatch, 1000, seed) as one:
         while one.decided < one.size:
             for _ in range(chance.randrange(60)):
                 await asyncio.sleep(0)
-            one.look()
+            one.poll()
             (one.blocked.clear if chance.random() < 0.3 else one.blocked.set)()
             if chance.random() < 0.5:
                 one.consumer.hold()
@@ -161,7 +161,7 @@ async def test_whatever_comes_in_between_nothing_is_passed_over(monkeypatch: pyt
                 await asyncio.sleep(0)
             if not one.consumer.flow_active or chance.random() < 0.2:
                 await one.consumer.perform_seek()
-            one.consumer.go_on()
+            one.consumer.resume_flowing()
 
 
 class LosingEngine:
@@ -182,7 +182,7 @@ class LosingEngine:
                 self._lost_at = command.offset
                 self.active = set()
                 raise Lost("taken over")
-            assert command.offset <= self._one.decided, f"{self._one.decided} was to come, and {command.offset} came"
+            assert command.offset <= self._one.decided, f"{self._one.decided} expected, got {command.offset}"
             self._one.decided += command.offset == self._one.decided
 
     async def claim(self, partitions: Collection[int], still: Still) -> bool:
@@ -193,7 +193,7 @@ class LosingEngine:
         return still()
 
 
-async def test_partitions_that_are_lost_are_claimed_anew_and_fed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_partitions_are_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_faust, "RETRY_S", 0.01)
     claimed: list[int] = []
     async with feeding(monkeypatch) as one:
@@ -205,7 +205,7 @@ async def test_partitions_that_are_lost_are_claimed_anew_and_fed_on(monkeypatch:
             await driver._inbox.put(SimpleNamespace(message=message, ack=lambda: None))
 
         one.consumer.callback = into_the_inbox
-        working = [asyncio.create_task(each) for each in (driver._drain(), driver._claim_what_was_lost())]
+        working = [asyncio.create_task(each) for each in (driver._drain(), driver._reclaim_lost())]
         for _ in range(2000):
             if one.decided == one.size or driver._failed.done():
                 break

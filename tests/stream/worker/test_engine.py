@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AnyCommand
-from controller.stream.log.commands_topic import COMMAND_VERSION, CommandFromNewerVersion, encode_command
+from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, Lost
 from events.catalog import EVENT_VERSION, SettingsChanged
-from events.logs.kafka_record import Decided, Fence, RecordFromNewerVersion, encode_record
+from events.logs.events_topic import Decided, Fence, RecordFromNewerVersion, encode_record
 from events.names import RequestId
 from tests.stream.log.records import create, joined
 from tests.stream.worker.memory_kafka import MemoryKafka
@@ -46,7 +46,7 @@ async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, tmp_path: P
     await worker.close()
 
 
-async def test_commands_that_come_again_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_redelivered_commands_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.decide(create("a", timeout_ms=0))
@@ -76,7 +76,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
-        with pytest.raises(Lost, match=r"partition 0: command \d+ was to come, and \d+ came"):
+        with pytest.raises(Lost, match=r"partition 0: expected command \d+, got \d+"):
             await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
         assert worker.engine.active == set()
         await worker.claim()
@@ -86,14 +86,14 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     await worker.close()
 
 
-async def test_a_command_that_never_comes_ends_it(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     for _ in range(2):
         await worker.claim()
         with pytest.raises(Lost):
             await worker.engine.handle(kafka.fetch(0, 2))
     await worker.claim()
-    with pytest.raises(CommandsMissing, match=r"partition 0: command 0 was to come, and 2 came, 3 times"):
+    with pytest.raises(CommandsMissing, match=r"partition 0: expected command 0, got 2, 3 times"):
         await worker.engine.handle(kafka.fetch(0, 2))
     await worker.close()
 
@@ -102,12 +102,12 @@ async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafk
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     kafka.first_command = 1
-    with pytest.raises(CommandsMissing, match=r"command 0 was to come, and 1 came; the oldest that is there is 1"):
+    with pytest.raises(CommandsMissing, match=r"expected command 0, got 1; the oldest in the topic is 1"):
         await worker.engine.handle(kafka.fetch(0, 1))
     await worker.close()
 
 
-async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, tmp_path: Path) -> None:
     """As after a seek back: what was on its way is followed by the same once more."""
     worker = Stage(kafka, tmp_path)
     await worker.claim(0)
@@ -116,7 +116,7 @@ async def test_commands_that_come_again_within_a_batch_are_no_gap(kafka: MemoryK
     await worker.close()
 
 
-async def test_partitions_that_are_not_ours_are_left_alone(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim(1)
     await worker.engine.handle(kafka.fetch(0, 0))
@@ -138,7 +138,7 @@ async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: 
 # Others.
 
 
-async def test_who_was_replaced_writes_in_vain_and_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_fenced_worker_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
     zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
     await zombie.claim()
     await zombie.decide(create("before", timeout_ms=0))
@@ -153,7 +153,7 @@ async def test_who_was_replaced_writes_in_vain_and_notices(kafka: MemoryKafka, t
     await heir.close()
 
 
-async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
     zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
     await zombie.claim()
     await zombie.work()
@@ -161,7 +161,7 @@ async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, 
     kafka.put(create("a", timeout_ms=0))
     with pytest.raises(Lost):
         await zombie.work()
-    epoch = heir.state(0).fold.epoch
+    epoch = heir.state(0).reader.epoch
     stale = [encode_record(Decided(epoch - 1, 4, ())), encode_record(Fence(epoch, "late", "1.0", EVENT_VERSION))]
     heir.engine.transport.before_append = stale  # type: ignore[attr-defined]
     await heir.work()
@@ -169,7 +169,7 @@ async def test_what_a_zombie_writes_does_not_stop_the_owner(kafka: MemoryKafka, 
     assert heir.losses == []
     check_all_decided(kafka)
     for partition in (0, 1):
-        assert heir.state(partition).fold.kafka_offset == len(kafka.events[partition])
+        assert heir.state(partition).reader.kafka_offset == len(kafka.events[partition])
     await zombie.close()
     await heir.close()
 
@@ -180,7 +180,7 @@ async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: Memor
     other = encode_record(Fence(1, "other", "1.0", EVENT_VERSION))
     worker.engine.transport.before_append = [other]  # type: ignore[attr-defined]
     await worker.claim(0)
-    assert worker.state(0).fold.epoch == 2
+    assert worker.state(0).reader.epoch == 2
     assert len(kafka.events[0]) == 3
     await worker.close()
 
@@ -235,13 +235,13 @@ async def test_settings_are_the_first_event_and_come_again_only_when_they_change
     for number, worker in enumerate((old, old, new, new, old)):
         await worker.claim()
         await worker.decide(create(f"t{number}", num_partitions=-1, timeout_ms=0))
-    fold = check_all_decided(kafka)
+    reader = check_all_decided(kafka)
     changes = [record.event for value in events_of(old, 0) if isinstance((record := value).event, SettingsChanged)]
     assert [(event.release, event.settings[0][1]) for event in changes] == [("1.0", "1"), ("2.0", "3"), ("1.0", "1")]
     assert isinstance(events_of(old, 0)[0].event, SettingsChanged)
     sizes = [len(topic_of(old, f"t{number}").partitions) for number in range(5)]
     assert sizes == [1, 1, 3, 3, 1]
-    assert fold.counts["fences"] == 10
+    assert reader.counts["fences"] == 10
     await old.close()
     await new.close()
 
@@ -267,7 +267,7 @@ async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_commands_that_retention_took_are_missed(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_deleted_by_retention_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
     kafka.first_command = 3
     worker = Stage(kafka, tmp_path)
     with pytest.raises(CommandsMissing, match=r"commands 0 to 2 were deleted before they were decided"):
@@ -275,7 +275,7 @@ async def test_commands_that_retention_took_are_missed(kafka: MemoryKafka, tmp_p
     await worker.close()
 
 
-async def test_topics_made_anew_are_noticed(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_recreated_topics_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.work()

@@ -79,7 +79,7 @@ ATTRIBUTES = tuple(part for part in PRIVATE_PARTS if not is_method(part))
 
 
 @pytest.mark.parametrize("part", METHODS, ids=name_of)
-def test_a_method_is_as_it_was(part: PrivatePart) -> None:
+def test_private_method_of_faust_is_unchanged(part: PrivatePart) -> None:
     releases = ", ".join(f"{name} {version(name)} (read: {read})" for name, read in READ_FOR.items())
     assert print_of(part) == PRINTS.get(name_of(part)), (
         f"{name_of(part)} has changed: {releases}. Read it beside controller/stream/worker/faust_seam.py. "
@@ -87,7 +87,7 @@ def test_a_method_is_as_it_was(part: PrivatePart) -> None:
     )
 
 
-def test_no_print_is_of_something_else() -> None:
+def test_every_fingerprint_has_a_private_part() -> None:
     assert PRINTS.keys() == {name_of(part) for part in METHODS}
     assert set(OVERRIDDEN) | set(RESTED_ON) <= set(METHODS), "what is overridden or rested on is a method"
 
@@ -114,7 +114,7 @@ OURS = {
     name
     for kind in (faust_seam.FaustConsumer, faust_seam._Thread, faust_seam.FaustTransport, FaustDriver)
     for name in vars(kind)
-} | {"_fetching_or_seeking", "_fetched", "_message", "_NothingRead"}
+} | {"_fetching_or_seeking", "_fetched", "_message", "_NoOffsets"}
 
 
 def test_every_private_part_that_is_touched_is_listed() -> None:

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.brokers.cluster.clearing import Planned
+from controller.brokers.cluster.actions import PlannedCommand
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
-    Clearance,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    DryRunResult,
     FenceBroker,
-    ReviewTopics,
+    ReconcileTopics,
 )
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
 from controller.stream.log import partition, recent_requests
-from controller.stream.log.commands_topic import encode_command
+from controller.stream.log.codec import encode_command
 from controller.stream.worker import partition_decider
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
@@ -52,7 +52,7 @@ def kafka() -> MemoryKafka:
 # Poison.
 
 
-async def test_poison_commands_are_recorded_and_passed_over(
+async def test_poison_commands_are_recorded_and_skipped(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
@@ -123,12 +123,14 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
     monkeypatch.setattr(partition_decider, "decide", decide)
     stamps: dict[str, Any] = {"request_id": RequestId("gone"), "at_ms": BORN_MS}
     gone = FenceBroker(**stamps, broker_id=BrokerId(1), reason="stopped")
-    review = ReviewTopics(**stamps, topics=tuple(map(TopicName, names)))
+    review = ReconcileTopics(**stamps, topics=tuple(map(TopicName, names)))
     kafka.commands[0] += [encode_command(gone), encode_command(review)]
     await worker.work()
     led_by_1 = [name for name in names if 1 in [one.leader for one in topic_of(worker, name).partitions]]
     assert led_by_1 == [names[1]]
-    assert [fault.why for fault in worker.faults] == ["ReviewTopics of request gone: ZeroDivisionError: no such luck"]
+    assert [fault.why for fault in worker.faults] == [
+        "ReconcileTopics of request gone: ZeroDivisionError: no such luck"
+    ]
     check(kafka)
     await worker.close()
 
@@ -262,7 +264,7 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     kafka.put(delete, replace(first, request_id=RequestId("again")))
     await worker.work()
     assert judge.batches == [["yes"], ["yes"]]
-    assert topic_of(worker, "yes").waiter is None
+    assert topic_of(worker, "yes").pending_create is None
     await worker.close()
 
 
@@ -275,17 +277,19 @@ class Cluster:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    async def clear(self, planned: Sequence[Planned]) -> list[Clearance]:
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         self.batches.append([one.command.topic for one in planned])
         if any(one.command.topic == "bug" for one in planned) and len(planned) == 1:
             raise ZeroDivisionError("no such luck")
-        return [Clearance(44, "not here") if one.command.topic.startswith("no") else Clearance() for one in planned]
+        return [
+            DryRunResult(44, "not here") if one.command.topic.startswith("no") else DryRunResult() for one in planned
+        ]
 
 
-CARRIED_OUT = (("cluster.carries.out", "true"), *SETTINGS)
+CARRIED_OUT = (("has.target.cluster", "true"), *SETTINGS)
 
 
-async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, tmp_path: Path) -> None:
     cluster = Cluster()
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
     await worker.claim(0)
@@ -306,7 +310,7 @@ async def test_a_cluster_clears_every_request_each_topic_once_at_a_time(kafka: M
     await worker.close()
 
 
-async def test_a_request_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_failing_dry_run_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
     """And not the end of the worker: the next one would end in the same way."""
     worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
     await worker.claim(home("bug"))
@@ -318,7 +322,7 @@ async def test_a_request_that_the_cluster_cannot_even_be_shown_is_a_fault(kafka:
 # Copies.
 
 
-async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_path: Path) -> None:
     """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
     first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
     command = create("a")
@@ -332,14 +336,14 @@ async def test_a_copy_of_a_create_that_waits_is_passed_over(kafka: MemoryKafka, 
     await again.claim()
     await again.decide(command)
     assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
-    assert topic_of(again, "a").waiter is not None, "no answer has said that the topic exists"
+    assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
     for worker in (heir, again):
         await worker.close()
 
 
-async def test_a_request_that_is_there_twice_keeps_its_one_answer(tmp_path: Path) -> None:
+async def test_duplicate_request_keeps_its_answer(tmp_path: Path) -> None:
     kafka = MemoryKafka()
     worker = Stage(kafka, tmp_path, brokers=2)
     await worker.claim()
@@ -355,7 +359,7 @@ async def test_a_request_that_is_there_twice_keeps_its_one_answer(tmp_path: Path
     await worker.close()
 
 
-async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_deletion_spares_a_recreated_topic(kafka: MemoryKafka, tmp_path: Path) -> None:
     """The request's other commands are no copies: neither another kind for the same topic nor the same for another."""
     worker = Stage(kafka, tmp_path)
     await worker.claim()
@@ -369,7 +373,7 @@ async def test_a_copy_of_a_deletion_spares_the_topic_that_came_after(kafka: Memo
     await worker.close()
 
 
-async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_without_events_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     await worker.claim()
     await worker.decide(*[create("a", validate_only=True)] * 2)
@@ -377,7 +381,7 @@ async def test_what_left_no_event_is_decided_again(kafka: MemoryKafka, tmp_path:
     await worker.close()
 
 
-async def test_copies_are_known_for_so_many_events_whoever_decides(
+async def test_duplicates_are_detected_by_a_new_owner(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request leaves three events here: of four the last three have one of the newest eight."""
@@ -394,7 +398,7 @@ async def test_copies_are_known_for_so_many_events_whoever_decides(
             await worker.decide(*commands)
             assert len(events_of(worker, 0)) == 5 + 4 * 3
         state = worker.state(0)
-        state.remember_requests()
-        found.append([state.decided_before(command) for command in commands])
+        state.detect_duplicates()
+        found.append([state.is_duplicate(command) for command in commands])
         await worker.close()
     assert found == [[False, True, True, True]] * 2

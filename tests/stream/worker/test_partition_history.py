@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.serving.history import archiving
+from controller.serving import archiving
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log.beginning import BeginningGone, archive_of
+from controller.stream.log.folder import FirstRecordsDeleted, archive_of
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.log.partition_snapshots import PartitionSnapshots
-from controller.stream.worker.partition_history import PartitionHistory
+from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import Base, bases
-from events.logs.archive.manifest import NOTED, ArchiveForeign, read_chain, write_object
-from events.logs.archive.place import Folder
+from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, read_chain, write_object
+from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
@@ -32,9 +32,9 @@ from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka
 from tests.stream.worker.stage import Stage, check_all_decided
 
-STRETCH = 256
+SEGMENT = 256
 KEPT_EVENTS = 300
-_OTHERWISE_KEPT = (NOTED, POSITION, REQUEST, FACET)
+_OTHERWISE_KEPT = (ARCHIVE_KEY, POSITION, REQUEST, FACET)
 """State keys that a log with an archive keeps otherwise than one without."""
 
 
@@ -47,7 +47,7 @@ class Partitions:
         self.settings: ServeSettings = load_settings(
             overrides=(
                 f"log.archive.url={folder / 'archive'}",
-                f"log.archive.interval.events={STRETCH}",
+                f"log.archive.interval.events={SEGMENT}",
                 "log.snapshot.interval.events=200",
             )
         )
@@ -104,7 +104,7 @@ class Partitions:
             archive=self.archive(partition) if archive else None,
             first_record=first_record,
         )
-        self.began_at = state.fold.kafka_offset
+        self.began_at = state.reader.kafka_offset
         for offset in range(self.began_at, len(self.kafka.events[partition])):
             state.accept(offset, self.kafka.events[partition][offset])
         state.commit()
@@ -124,10 +124,10 @@ def state_of(log: RocksDbLog) -> dict[bytes, bytes]:
 
 
 def assert_same(one: PartitionState, other: PartitionState) -> None:
-    """A partition that began with a base has all that one has that read everything."""
+    """A partition that started from a base has all that one has that read everything."""
     assert one.log.start_offset > 0 == other.log.start_offset
     assert state_of(one.log) == state_of(other.log)
-    assert one.fold.position == other.fold.position
+    assert one.reader.position == other.reader.position
     assert_one_log(one.log, other.log)
 
 
@@ -155,7 +155,7 @@ async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partiti
     await partitions.create(first, 20)
     await first.close()
     second = await partitions.worker("b")
-    assert second.state(0).log.start_offset > 0, "it began with a base"
+    assert second.state(0).log.start_offset > 0, "it started from a base"
     starts = [base.start for number in (0, 1) if (base := partitions.newest(number))]
     await partitions.create(second, 300)
     await partitions.until_base(second, max(starts))
@@ -181,7 +181,7 @@ async def test_a_partition_is_taken_over_while_the_store_is_away(partitions: Par
     await worker.close()
 
 
-async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: Partitions) -> None:
+async def test_new_owner_continues_the_archive(partitions: Partitions) -> None:
     """Also while one that was replaced does not know it yet."""
     first, second = await partitions.worker("a"), Stage(partitions.kafka, partitions.folder, "b", brokers=2)
     await second.claim()
@@ -202,7 +202,7 @@ async def test_who_has_read_everything_goes_on_where_the_archive_is(partitions: 
 def assert_archived_once(place: Folder, whole: RocksDbLog) -> None:
     """The archive has the events from the first on, each once."""
     values = [value for _, value in archived(place, read_chain(place)[1])]
-    assert len(values) >= 2 * STRETCH
+    assert len(values) >= 2 * SEGMENT
     assert values == [value for _, value in whole.read(0, len(values))]
 
 
@@ -240,7 +240,7 @@ async def two_bases(partitions: Partitions) -> None:
             thread.join(60)  # what it is putting is there, or not at all
 
 
-async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
+async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
     await two_bases(partitions)
     kept = partitions.folder / "kept"
     with closing(partitions.gateway("whole", archive=False)) as whole:
@@ -262,19 +262,21 @@ async def test_what_is_damaged_is_passed_over(partitions: Partitions) -> None:
             assert state_of(one.log) == state_of(whole.log)
 
 
-async def test_where_kafka_has_the_beginning_no_more_a_base_is_needed(partitions: Partitions) -> None:
+async def test_deleted_first_records_need_a_base(partitions: Partitions) -> None:
     await two_bases(partitions)
     newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
     with closing(partitions.gateway("behind", archive=False)):
         pass
     with closing(partitions.gateway("behind", first_record=newest.kafka_offset)):
         assert partitions.began_at > newest.kafka_offset, "it has all that it needs"
-    with pytest.raises(BeginningGone, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"):
+    with pytest.raises(
+        FirstRecordsDeleted, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"
+    ):
         partitions.gateway("none", archive=False, first_record=5)
     turn_a_byte(newest_file(partitions, "part"))
     with closing(partitions.gateway("older", first_record=older.kafka_offset)):
         assert partitions.began_at == older.kafka_offset
-    with pytest.raises(BeginningGone, match="the newest is older"):
+    with pytest.raises(FirstRecordsDeleted, match="the newest is older"):
         partitions.gateway("too late", first_record=newest.kafka_offset)
 
 

@@ -17,12 +17,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log.commands_topic import encode_command
+from controller.stream.log.codec import encode_command
 from events.catalog import EVENT_VERSION
-from events.logs.kafka_partitions import partition_of
-from events.logs.kafka_record import Fence, encode_record
+from events.logs.events_topic import Fence, encode_record, partition_of
 from events.names import shard_key
-from tests.events.logs.test_heads import key_files
+from tests.events.logs.test_tree_heads import key_files
 from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
@@ -140,7 +139,7 @@ def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
 
 
 @DRIVERS
-def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str) -> None:
+def test_worker_decides_reports_health_and_leaves_the_group(group: Group, driver: str) -> None:
     worker, http = group.ready(driver)
     group.put(*(f"t{n}" for n in range(50)), poison=True, times=2)
     counts = group.decided()
@@ -152,7 +151,7 @@ def test_it_decides_says_how_it_is_and_leaves_in_order(group: Group, driver: str
     assert "topicwright_commands_duplicate 50.0" in metrics
     assert "topicwright_ready 1.0" in metrics
     assert worker.stop(within_s=120) == 0, worker.output[-3000:]
-    passed = [line for line in _lines(worker) if line.get("event") == "command passed over"]
+    passed = [line for line in _lines(worker) if line.get("event") == "command skipped"]
     assert len(passed) == PARTITIONS
     assert "not a command" in passed[0]["why"]
     assert [path.name for path in group.folder.iterdir()] == ["a"], "it writes nowhere else"
@@ -162,7 +161,7 @@ def _lines(worker: Process) -> list[dict[str, Any]]:
     return [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
 
 
-def test_a_second_worker_takes_its_share_and_hands_it_back(group: Group) -> None:
+def test_rebalance_with_a_second_worker(group: Group) -> None:
     _, first = group.ready("plain", "a")
     second, other = group.ready("plain", "b")
     wait_until(lambda: "topicwright_partitions_owned 2.0" in get(first, "/metrics")[1])
@@ -227,10 +226,10 @@ def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -
     assert worker.stop() == 0
     verified = verify(group, public)
     assert verified.returncode == 0, verified
-    assert verified.stdout.count(" signed heads among them") == PARTITIONS
+    assert verified.stdout.count(" signed heads") == PARTITIONS
     other = tmp_path / "other"
     other.mkdir()
-    assert "was not signed by the key that it should be" in verify(group, key_files(other)[1]).stdout
+    assert "was not signed by the expected key" in verify(group, key_files(other)[1]).stdout
 
 
 def verify(group: Group, public: Path) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,1 @@
-"""Kafka's metadata log as a projection of the events."""
+"""Kafka's metadata log: its records, batches and image, and its projection from events."""

@@ -1,21 +1,24 @@
-"""What the metadata log says altogether: its records folded, as every broker folds them.
+"""The image of the metadata log: its records applied as every broker applies them, and snapshots of it (KIP-630).
 
-It stands apart from the machine and shares no rule with it: a snapshot is made of the log alone, and tests compare what
-it says with the machine's state. Records of any release are taken; those that this one does not know are kept as they
-are, in their order.
+It shares no rule with the machine: a snapshot is made from the log alone, and tests compare the image with the
+machine's state. Records of any release are accepted; unknown ones are stored unchanged, in order.
+
+A snapshot is made from the one before and the batches since, never from the machine's state. So the state need not
+stand still, and a thread can make it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
+from controller.brokers.kraft.log import batches, projection
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, newest_version
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 
 R = TypeVar("R", bound=MetadataRecord)
@@ -33,55 +36,55 @@ _KEYS: Final[Mapping[type[MetadataRecord], tuple[str, ...]]] = {
     kinds.DelegationTokenRecord: ("token_id",),
     kinds.ZkMigrationStateRecord: (),
 }
-"""Records of which the newest with the same values in these fields counts, in the order in which Kafka writes them."""
+"""The key fields by record type, in the order in which Kafka writes them. The newest record with a key wins."""
 _REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
     kinds.UnregisterControllerRecord: kinds.RegisterControllerRecord,
     kinds.RemoveAccessControlEntryRecord: kinds.AccessControlEntryRecord,
     kinds.RemoveUserScramCredentialRecord: kinds.UserScramCredentialRecord,
     kinds.RemoveDelegationTokenRecord: kinds.DelegationTokenRecord,
 }
-"""What is removed by a record that has its key fields."""
+"""The record type that a removal with the same key fields removes."""
 
 
-class CannotFold(Exception):
-    """A record that does not fit those before it; says which."""
+class RecordMismatch(Exception):
+    """A record that does not fit the records before it."""
 
 
 class MetadataImage:
-    """The metadata of a cluster, as the records that say it."""
+    """The metadata of a cluster, as records."""
 
     def __init__(self) -> None:
-        self._kept: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
+        self._records: dict[type[MetadataRecord], dict[tuple[Any, ...], MetadataRecord]] = {kind: {} for kind in _KEYS}
         self.partitions: dict[bytes, dict[int, PartitionRecord]] = {}
         self._configs: dict[tuple[int, str], dict[str, kinds.ConfigRecord]] = {}
-        """By what has them, and by their names."""
+        """By resource and name."""
         self.unknown: list[kinds.UnknownRecord] = []
         self.quorum: dict[int, Pair] = {}
-        """The newest control records about the voters, by type."""
+        """The newest control records about voters, by type."""
         self.timestamp_ms = 0
         self._transaction: list[MetadataRecord] | None = None
 
     def all(self, kind: type[R]) -> Collection[R]:
-        """The records of a kind that count."""
+        """The current records of a type."""
         if issubclass(kind, kinds.ConfigRecord):
             return cast("Collection[R]", [each for configs in self._configs.values() for each in configs.values()])
-        return cast("Collection[R]", self._kept[kind].values())
+        return cast("Collection[R]", self._records[kind].values())
 
     def configs_of(self, kind: int, name: str) -> tuple[tuple[str, str], ...]:
-        """The configs of a topic, a broker or something else, by Kafka's number of its kind; sorted."""
+        """The configs of a resource, sorted by name."""
         configs = self._configs.get((kind, name), {})
         return tuple(sorted((each.name, each.value) for each in configs.values() if each.value is not None))
 
     def configured(self) -> Iterator[tuple[int, str]]:
-        """Kind and name of all that has configs."""
+        """Type and name of all resources with configs."""
         return iter(self._configs)
 
     def find(self, record: R) -> R | None:
-        """The record that counts where this one would, which has its key fields at least; None if there is none."""
-        return cast("R | None", self._kept[type(record)].get(_key(type(record), record)))
+        """The current record with the same key fields; None if there is none."""
+        return cast("R | None", self._records[type(record)].get(_key(type(record), record)))
 
-    def fold(self, batches: Iterable[RecordBatch], *, keep_misfits: bool = False) -> None:
-        """Take batches, in order. Raises CannotFold and MalformedRecord, unless records that do not fit are kept as
+    def fold(self, batches: Iterable[RecordBatch], *, keep_mismatched: bool = False) -> None:
+        """Apply batches in order. Raises RecordMismatch and MalformedRecord, unless mismatched records are kept as
         `unknown`."""
         for batch in batches:
             if batch.is_control:
@@ -93,13 +96,13 @@ class MetadataImage:
             for _, value in batch.records:
                 try:
                     self.apply(decode_record(value))
-                except (CannotFold, MalformedRecord):
-                    if not keep_misfits:
+                except (RecordMismatch, MalformedRecord):
+                    if not keep_mismatched:
                         raise
                     self.unknown.append(kinds.UnknownRecord(value=value))
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take one record; those of a transaction count when it ends (KIP-868)."""
+        """Apply one record; those of a transaction are applied when it ends (KIP-868)."""
         match record:
             case kinds.BeginTransactionRecord():
                 self._transaction = []
@@ -116,10 +119,10 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction has begun and not ended: its records do not count yet."""
+        """True within an open transaction, whose records are not applied yet."""
         return self._transaction is not None
 
-    # --- what is written
+    # --- reads
 
     @property
     def level(self) -> int:
@@ -129,11 +132,11 @@ class MetadataImage:
 
     @property
     def features(self) -> tuple[tuple[str, int], ...]:
-        """The features with their levels, by name."""
+        """The feature levels, sorted by name."""
         return tuple(sorted((each.name, each.feature_level) for each in self.all(kinds.FeatureLevelRecord)))
 
     def records(self) -> Iterator[MetadataRecord]:
-        """The whole as records, metadata.version first."""
+        """The whole image as records, metadata.version first."""
         level = self.level
         yield from sorted(
             self.all(kinds.FeatureLevelRecord), key=lambda each: (not _is_metadata_version(each), each.name)
@@ -143,7 +146,7 @@ class MetadataImage:
                 if isinstance(record, RegisterBrokerRecord):
                     yield replace(record, version=projection.broker_record_version(level))
                     continue
-                if isinstance(record, kinds.ProducerIdsRecord):  # whose they are is not kept (`ProducerIdsImage`)
+                if isinstance(record, kinds.ProducerIdsRecord):  # Kafka's `ProducerIdsImage` drops the broker
                     yield replace(record, broker_id=-1, broker_epoch=-1)
                     continue
                 yield record
@@ -152,14 +155,14 @@ class MetadataImage:
                         yield _partition_at(level, partition)
         yield from self.unknown
 
-    # --- folding
+    # --- changes
 
     def _apply(self, record: MetadataRecord) -> None:
         match record:
             case kinds.UnknownRecord():
                 self.unknown.append(record)
             case kinds.TopicRecord():
-                self._keep(record)
+                self._store(record)
                 self.partitions[record.topic_id] = {}
             case kinds.RemoveTopicRecord():
                 self._remove_topic(record)
@@ -169,38 +172,38 @@ class MetadataImage:
             case kinds.PartitionChangeRecord():
                 self._change_partition(record)
             case RegisterBrokerRecord():
-                self._keep(replace(record, version=newest_version(RegisterBrokerRecord)))
+                self._store(replace(record, version=newest_version(RegisterBrokerRecord)))
             case kinds.BrokerRegistrationChangeRecord():
                 self._change_broker(record)
             case kinds.FenceBrokerRecord() | kinds.UnfenceBrokerRecord():
                 before = self._broker(record, record.id, record.epoch)
-                self._keep(replace(before, fenced=isinstance(record, kinds.FenceBrokerRecord)))
+                self._store(replace(before, fenced=isinstance(record, kinds.FenceBrokerRecord)))
             case kinds.UnregisterBrokerRecord():
                 self._broker(record, record.broker_id, record.broker_epoch)
-                del self._kept[RegisterBrokerRecord][record.broker_id,]
+                del self._records[RegisterBrokerRecord][record.broker_id,]
             case kinds.ConfigRecord():
                 self._configure(record)
             case kinds.ClearElrRecord():
                 self._clear_elr(record)
             case _:
-                self._take(record)
+                self._store_or_remove(record)
 
-    def _take(self, record: MetadataRecord) -> None:
-        """A record that is kept as it was written, or removes such a one; another (NoOpRecord) changes nothing."""
+    def _store_or_remove(self, record: MetadataRecord) -> None:
+        """Store or remove a record; others, such as NoOpRecord, change nothing."""
         kind = _REMOVED.get(type(record), type(record))
         if kind is not type(record) or _removes(record):
-            self._kept[kind].pop(_key(kind, record), None)
+            self._records[kind].pop(_key(kind, record), None)
         elif kind in _KEYS:
-            self._keep(record)
+            self._store(record)
 
-    def _keep(self, record: MetadataRecord) -> None:
+    def _store(self, record: MetadataRecord) -> None:
         kind = type(record)
-        self._kept[kind][_key(kind, record)] = record
+        self._records[kind][_key(kind, record)] = record
 
     def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
-        topic = self._kept[kinds.TopicRecord].pop((record.topic_id,), None)
+        topic = self._records[kinds.TopicRecord].pop((record.topic_id,), None)
         if not isinstance(topic, kinds.TopicRecord):
-            raise CannotFold(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} refers to an unknown topic")
         del self.partitions[record.topic_id]
         self._configs.pop((projection.TOPICS, topic.name), None)
 
@@ -217,13 +220,13 @@ class MetadataImage:
         partitions = self._of_topic(record)
         before = partitions.get(record.partition_id)
         if before is None:
-            raise CannotFold(f"{record} is of no partition")
+            raise RecordMismatch(f"{record} refers to an unknown partition")
         partitions[record.partition_id] = _merged(before, record)
 
     def _of_topic(self, record: PartitionRecord | kinds.PartitionChangeRecord) -> dict[int, PartitionRecord]:
         partitions = self.partitions.get(record.topic_id)
         if partitions is None:
-            raise CannotFold(f"{record} is of no topic")
+            raise RecordMismatch(f"{record} refers to an unknown topic")
         return partitions
 
     def _change_broker(self, record: kinds.BrokerRegistrationChangeRecord) -> None:
@@ -237,12 +240,12 @@ class MetadataImage:
             changes["log_dirs"] = record.log_dirs
         if record.cordoned_log_dirs is not None:
             changes["cordoned_log_dirs"] = record.cordoned_log_dirs
-        self._keep(replace(before, **changes))
+        self._store(replace(before, **changes))
 
     def _broker(self, record: MetadataRecord, broker_id: int, epoch: int) -> RegisterBrokerRecord:
-        known = self._kept[RegisterBrokerRecord].get((broker_id,))
+        known = self._records[RegisterBrokerRecord].get((broker_id,))
         if not isinstance(known, RegisterBrokerRecord) or known.broker_epoch != epoch:
-            raise CannotFold(f"{record} is of no registered broker")
+            raise RecordMismatch(f"{record} refers to an unregistered broker or an old epoch")
         return known
 
     def _clear_elr(self, record: kinds.ClearElrRecord) -> None:
@@ -254,7 +257,7 @@ class MetadataImage:
 
 
 def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
-    if isinstance(record, kinds.ClientQuotaRecord):  # an entity is the same in whatever order its parts are named
+    if isinstance(record, kinds.ClientQuotaRecord):  # the order of an entity's parts does not matter
         parts = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
         return parts, record.key
     return tuple(getattr(record, name) for name in _KEYS[kind])
@@ -274,7 +277,7 @@ def _removes(record: MetadataRecord) -> bool:
 
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
-    """A partition after a change, as `PartitionRegistration.merge`: epochs are implicit."""
+    """A partition after a change, as in `PartitionRegistration.merge`: epochs are implicit."""
     fields = {
         "replicas": change.replicas,
         "isr": change.isr,
@@ -293,7 +296,32 @@ def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> Par
 
 
 def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
-    """A partition as it is written at a level of metadata.version: eligible leaders only where there are any."""
+    """A partition as written at a metadata.version level; eligible leaders only if there are any."""
     elr, last_known = record.eligible_leader_replicas or None, record.last_known_elr or None
     version = projection.partition_record_version(level)
     return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)
+
+
+RECORDS_PER_BATCH = 500  # brokers read whole batches: a few hundred kilobytes
+
+
+def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
+    """A snapshot as Kafka writes it."""
+    return b"".join(snapshot_batches(image, epoch))
+
+
+def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
+    """The batches of a snapshot. Offsets start at 0; the first batch holds the voters."""
+    at = 0
+    head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
+    for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
+        yield batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control)
+        at += len(pairs)
+
+
+def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:
+    yield head, True
+    remaining = iter(records)
+    while pairs := list(islice(remaining, RECORDS_PER_BATCH)):
+        yield pairs, False
+    yield [batches.snapshot_footer()], True

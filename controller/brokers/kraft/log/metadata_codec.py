@@ -1,4 +1,4 @@
-"""Metadata records to bytes and back, by the codec that reads and writes Kafka's requests.
+"""Encodes and decodes metadata records, with the codec of Kafka's requests.
 
 The value of a record in the metadata log is a frame version (1), the record's key and version as varints, and the
 record itself (`MetadataRecordSerde` in Kafka).
@@ -27,11 +27,10 @@ _KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
 
 
 class MalformedRecord(Exception):
-    """Bytes that are not the metadata record that they claim to be; says which, and why."""
+    """Bytes that are not the metadata record that they claim to be; the message says which, and why."""
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """The value of a record in the metadata log."""
     if isinstance(record, UnknownRecord):
         return record.value
     head, write = _writer(type(record), record.version)
@@ -41,7 +40,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """The record in a value of the metadata log; `UnknownRecord` for a newer one. Raises MalformedRecord."""
+    """Decode a record; `UnknownRecord` for a newer one. Raises MalformedRecord."""
     try:
         frame_version, offset = read_uvarint(value, 0)
         key, offset = read_uvarint(value, offset)
@@ -61,14 +60,13 @@ def decode_record(value: bytes) -> MetadataRecord:
 
 
 def encode_control(message: ControlMessage) -> bytes:
-    """The value of a control record."""
     parts: list[bytes] = []
     _compiled_writer(type(message), 0)(message, parts)
     return b"".join(parts)
 
 
 def decode_control(kind: type[C], value: bytes) -> C:
-    """The control record of a kind in a value. Raises MalformedRecord."""
+    """Decode a control record. Raises MalformedRecord."""
     reader = _reader(kind, 0)
     try:
         message, _ = reader.read(value, 0, len(value), len(value))
@@ -80,18 +78,18 @@ def decode_control(kind: type[C], value: bytes) -> C:
 
 @functools.cache
 def newest_version(kind: type[MetadataRecord]) -> int:
-    """The newest version of a record: the first one that has all its fields."""
-    return max((_place(each).since for each in _types(kind).values()), default=0)
+    """The newest version of a record: the first with all its fields."""
+    return max((_add_partition(each).since for each in _types(kind).values()), default=0)
 
 
 @functools.cache
 def layout(kind: type[Message], version: int) -> Layout:
-    """How a version of a record, or of a part of one, lies on the wire."""
+    """The layout of a record, or of a part of one, in a version."""
     defaults = {each.name: each.default for each in msgspec.structs.fields(kind)}
     fields = [
         _field(name, type_, defaults[name], version)
         for name, type_ in _types(kind).items()
-        if _place(type_).since <= version
+        if _add_partition(type_).since <= version
     ]
     return Layout(
         message=kind,
@@ -118,25 +116,25 @@ def _reader(kind: type[Message], version: int) -> Reader:
 
 
 def _types(kind: type[Message]) -> Mapping[str, Any]:
-    """The types of a record's own fields, in the order of the wire."""
+    """The types of a record's fields, in order."""
     types = typing.get_type_hints(kind, include_extras=True)
     return {name: types[name] for base in _bases(kind) for name in base.__annotations__}
 
 
 def _bases(kind: type[Message]) -> Iterator[type[Message]]:
-    """What the fields of a record come from: a control record has its version on the wire, the others have not."""
+    """The classes that contribute fields: only control records encode their version as a field."""
     if issubclass(kind, ControlMessage) and kind is not ControlMessage:
         yield ControlMessage
     yield kind
 
 
-def _place(type_: Any) -> OnWire:
+def _add_partition(type_: Any) -> OnWire:
     extras = getattr(type_, "__metadata__", ())
     return next((each for each in extras if isinstance(each, OnWire)), OnWire())
 
 
 def _field(name: str, type_: Any, default: Any, version: int) -> Field:
-    tag = _place(type_).tag
+    tag = _add_partition(type_).tag
     kind: Kind | None = None
     nullable = is_array = False
     while not isinstance(type_, type):  # Annotated, a tuple, or one of them or None

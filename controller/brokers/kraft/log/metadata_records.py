@@ -1,8 +1,8 @@
-"""The records of Kafka's metadata log, as `common/metadata/*.json` in Kafka's jars has them: one field a line.
+"""The records of Kafka's metadata log, as `common/metadata/*.json` in Kafka's jars defines them: one field a line.
 
-kio has Kafka's requests and responses and leaves these out. As with those, one class stands for all versions of a
-record and holds the union of their fields; a field that the version lacks is not written, and has its default when
-read. The annotations say how a field lies on the wire, `metadata_codec` reads and writes it.
+kio has Kafka's requests and responses, but not these. As with those, one class serves all versions of a record and has
+the union of their fields. A field that a version lacks is not written, and has its default when read. The annotations
+give the encoding of a field; `metadata_codec` uses them.
 
 A test compares every version of every record with the schemas of the newest Kafka.
 """
@@ -28,21 +28,21 @@ Uuid = Annotated[bytes, "uuid"]
 
 
 class OnWire(msgspec.Struct, frozen=True):
-    """The first version that has a field, and its tag if it is written only where it differs from its default."""
+    """The first version that has a field, and its tag if it is written only when it differs from its default."""
 
     since: int = 0
     tag: int | None = None
 
 
 class MetadataRecord(Message, frozen=True, kw_only=True):
-    """Base of the records. The `tag` of a class is Kafka's key of the record."""
+    """Base of the records. A class's `tag` is Kafka's key of the record."""
 
     version: int = 0
     """The version to write, or the one that was read."""
 
 
 class UnknownRecord(MetadataRecord, frozen=True):
-    """A record that this release does not know. It is kept as it is."""
+    """A record unknown to this release, stored unchanged."""
 
     value: bytes
 
@@ -81,7 +81,7 @@ class RegisterBrokerRecord(MetadataRecord, frozen=True, tag=0):
 
 
 class UnregisterBrokerRecord(MetadataRecord, frozen=True, tag=1):
-    """A broker is forgotten."""
+    """A broker was unregistered."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
@@ -95,7 +95,7 @@ class TopicRecord(MetadataRecord, frozen=True, tag=2):
 
 
 class PartitionRecord(MetadataRecord, frozen=True, tag=3):
-    """A partition was created, or stands so in a snapshot."""
+    """A partition was created; in a snapshot, its state."""
 
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
@@ -113,7 +113,7 @@ class PartitionRecord(MetadataRecord, frozen=True, tag=3):
 
 
 class ConfigRecord(MetadataRecord, frozen=True, tag=4):
-    """A config of a topic or broker has this value; None removes it."""
+    """A config value of a topic or broker; None removes it."""
 
     resource_type: Int8 = 0
     resource_name: String = ""
@@ -122,7 +122,7 @@ class ConfigRecord(MetadataRecord, frozen=True, tag=4):
 
 
 class PartitionChangeRecord(MetadataRecord, frozen=True, tag=5):
-    """What changed of a partition. The defaults stand for what did not; a leader of -1 is none."""
+    """The changed fields of a partition. Defaults mean unchanged; a leader of -1 means none."""
 
     partition_id: Int32 = -1
     topic_id: Uuid = ZERO_UUID
@@ -181,14 +181,14 @@ class UserScramCredentialRecord(MetadataRecord, frozen=True, tag=11):
 
 
 class FeatureLevelRecord(MetadataRecord, frozen=True, tag=12):
-    """A feature has this level (KIP-584); 0 for none."""
+    """The level of a feature (KIP-584); 0 for none."""
 
     name: String = ""
     feature_level: Int16 = 0
 
 
 class EntityData(Message, frozen=True):
-    """A part of whom a quota is for. A name of None stands for the default."""
+    """A part of a quota's entity. A name of None is the default."""
 
     entity_type: String = ""
     entity_name: String | None = ""
@@ -212,7 +212,7 @@ class ProducerIdsRecord(MetadataRecord, frozen=True, tag=15):
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, frozen=True, tag=17):
-    """What changed of a broker: fenced 1, unfenced -1, in controlled shutdown 1; the defaults for what did not."""
+    """The changed fields of a broker: fenced 1, unfenced -1, in controlled shutdown 1; defaults mean unchanged."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
@@ -223,7 +223,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, frozen=True, tag=17):
 
 
 class AccessControlEntryRecord(MetadataRecord, frozen=True, tag=18):
-    """An access control entry holds."""
+    """An ACL was created."""
 
     id: Uuid = ZERO_UUID
     resource_type: Int8 = 0
@@ -236,17 +236,17 @@ class AccessControlEntryRecord(MetadataRecord, frozen=True, tag=18):
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord, frozen=True, tag=19):
-    """An access control entry holds no longer."""
+    """An ACL was removed."""
 
     id: Uuid = ZERO_UUID
 
 
 class NoOpRecord(MetadataRecord, frozen=True, tag=20):
-    """Nothing: Kafka's controller shows with it that it is alive (KIP-835)."""
+    """Written by Kafka's controller as a sign of life (KIP-835)."""
 
 
 class ZkMigrationStateRecord(MetadataRecord, frozen=True, tag=21):
-    """How far the cluster's migration from ZooKeeper is (KIP-866)."""
+    """The state of the migration from ZooKeeper (KIP-866)."""
 
     zk_migration_state: Int8 = 0
 
@@ -259,23 +259,23 @@ class RemoveUserScramCredentialRecord(MetadataRecord, frozen=True, tag=22):
 
 
 class BeginTransactionRecord(MetadataRecord, frozen=True, tag=23):
-    """The records from here on count together or not at all (KIP-868)."""
+    """Begins a transaction: the following records apply together or not at all (KIP-868)."""
 
     name: Annotated[String | None, OnWire(tag=0)] = None
 
 
 class EndTransactionRecord(MetadataRecord, frozen=True, tag=24):
-    """The records since the transaction's begin count."""
+    """Commits the transaction."""
 
 
 class AbortTransactionRecord(MetadataRecord, frozen=True, tag=25):
-    """The records since the transaction's begin do not count."""
+    """Aborts the transaction."""
 
     reason: Annotated[String | None, OnWire(tag=0)] = None
 
 
 class RemoveDelegationTokenRecord(MetadataRecord, frozen=True, tag=26):
-    """A delegation token is no longer valid."""
+    """A delegation token was removed."""
 
     token_id: String = ""
 
@@ -291,13 +291,13 @@ class RegisterControllerRecord(MetadataRecord, frozen=True, tag=27):
 
 
 class UnregisterControllerRecord(MetadataRecord, frozen=True, tag=29):
-    """The registration of a controller is removed (KIP-1312)."""
+    """A controller was unregistered (KIP-1312)."""
 
     controller_id: Int32 = 0
 
 
 class ClearElrRecord(MetadataRecord, frozen=True, tag=28):
-    """The eligible leaders of a topic, or with an empty name of all topics, are forgotten (KIP-966)."""
+    """The eligible leader replicas of a topic, or of all topics if the name is empty, were cleared (KIP-966)."""
 
     topic_name: String = ""
 
@@ -305,17 +305,17 @@ class ClearElrRecord(MetadataRecord, frozen=True, tag=28):
 RECORDS: Final[dict[int, type[MetadataRecord]]] = {
     key: kind for kind in MetadataRecord.__subclasses__() if isinstance(key := kind.__struct_config__.tag, int)
 }
-"""Every kind of record by its key."""
+"""Record types by key."""
 
 
 class ControlMessage(Message, frozen=True):
-    """Base of the control records of the log, which belong to the quorum itself (KIP-595, KIP-630, KIP-853)."""
+    """Base of the control records, which belong to the quorum (KIP-595, KIP-630, KIP-853)."""
 
     version: Int16 = 0
 
 
 class GrantingVoter(Message, frozen=True):
-    """A voter, as an epoch names it."""
+    """A voter in LeaderChangeMessage."""
 
     voter_id: Int32 = 0
 
@@ -339,7 +339,7 @@ class SnapshotFooter(ControlMessage, frozen=True):
 
 
 class KRaftVersion(ControlMessage, frozen=True):
-    """The quorum works by this version of its protocol."""
+    """The version of the quorum's protocol."""
 
     k_raft_version: Int16 = 0
 
@@ -353,14 +353,14 @@ class VoterEndpoint(Message, frozen=True):
 
 
 class VersionRange(Message, frozen=True):
-    """The versions of the quorum's protocol that a voter supports."""
+    """The protocol versions that a voter supports."""
 
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class Voter(Message, frozen=True):
-    """A voter, and where it is reached."""
+    """A voter with its listeners."""
 
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID

@@ -1,14 +1,14 @@
-"""From the state before and after an event to the records of Kafka's metadata log by which real brokers learn of it.
+"""Projects the difference of two states to records of Kafka's metadata log.
 
 Pure: the same event on the same state gives the same records, so the metadata log is a projection of the event log.
 
-Method: what brokers learn is the difference of two states, not the event. An event of any kind that changes a topic
-or the cluster is therefore projected, and one that changes nothing that brokers know gives no record. Epochs of
-partitions are implicit in `PartitionChangeRecord`: each raises the partition's by one, and the leader's if it names a
-leader; so each step of the machine must raise them so, which is asserted here.
+Method: brokers get the difference between the state before and after an event, not the event. So an event of any type
+that changes a topic or the cluster is projected, and one that changes nothing for brokers gives no record. Partition
+epochs are implicit in `PartitionChangeRecord`: each raises the partition epoch by one, and the leader epoch if it names
+a leader. The machine must raise them the same way; this is asserted.
 
-Brokers' epochs are the offsets of their registrations in the metadata log, as Kafka's controller has it, and not the
-machine's own count: `broker_epochs` holds them.
+Broker epochs are the offsets of registrations in the metadata log, as in Kafka, not the machine's own count. ACL ids
+are assigned when an ACL is created and named when it is removed; both are stored by the `projector`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from typing import Final, TypeVar
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.machine.access.acls import Acls
+from controller.machine.access.bucket_map import differing as differing_keys
+from controller.machine.access.credentials import MECHANISMS
 from controller.machine.partitions.blocks import differing
-from controller.machine.partitions.changes import UNASSIGNED, upkeep_of
-from controller.machine.state import Broker, Cluster, Topic
+from controller.machine.partitions.changes import UNASSIGNED, replica_metadata_of
+from controller.machine.state import Broker, Cluster, ScramCredential, Topic
+from events.access import Acl, QuotaEntity
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId
 
@@ -28,9 +32,9 @@ METADATA_VERSION_FEATURE: Final = "metadata.version"
 DIRECTORIES_SINCE: Final = 17
 ELR_SINCE: Final = 23
 CORDONED_SINCE: Final = 30
-"""Levels of metadata.version from which on records have these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
+"""The metadata.version levels that introduced these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
 TOPICS: Final = 2
-"""Kafka's number of topics among what has configs."""
+"""The config resource type of topics."""
 UNCHANGED_LEADER: Final = -2
 
 BrokerEpochs = Mapping[BrokerId, int]
@@ -40,8 +44,8 @@ T = TypeVar("T")
 def topic_records(
     before: Topic | None, after: Topic | None, level: int, index: int | None = None
 ) -> list[MetadataRecord]:
-    """What brokers learn when a topic is created, changed or deleted, at a level of metadata.version; of an event about
-    one partition `index` says which, so that the others need not be looked at."""
+    """The records of a created, changed or deleted topic at a metadata.version level. For an event about one partition
+    `index` names it, so that the others are not compared."""
     if before is not None and (after is None or before.topic_id != after.topic_id):
         removed: list[MetadataRecord] = [kinds.RemoveTopicRecord(topic_id=before.topic_id)]
         return removed + topic_records(None, after, level)
@@ -62,7 +66,7 @@ def topic_records(
 
 
 def config_records(kind: int, name: str, before: Configs, after: Configs) -> Iterator[MetadataRecord]:
-    """What brokers learn when the configs of something change; a null value removes one."""
+    """The records of changed configs; a null value removes one."""
     if before == after:
         return
     old, new = dict(before), dict(after)
@@ -72,44 +76,43 @@ def config_records(kind: int, name: str, before: Configs, after: Configs) -> Ite
 
 
 def partition_record_version(level: int) -> int:
-    """The version of the records of partitions at a level of metadata.version."""
+    """The version of partition records at a metadata.version level."""
     return (level >= DIRECTORIES_SINCE) + (level >= ELR_SINCE)
 
 
 def broker_record_version(level: int) -> int:
-    """The version of a broker's registration at a level of metadata.version; that of a change to it is one less."""
+    """The version of a registration at a metadata.version level. A registration change has one less."""
     return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
-    """A partition as it stands, at a level of metadata.version."""
-    upkeep = upkeep_of(partition)
+    replica_metadata = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
         partition_id=index,
         topic_id=topic_id,
         replicas=partition.replicas,
         isr=partition.isr,
-        removing_replicas=upkeep.removing,
-        adding_replicas=upkeep.adding,
+        removing_replicas=replica_metadata.removing,
+        adding_replicas=replica_metadata.adding,
         leader=partition.leader,
-        leader_recovery_state=int(upkeep.recovering),
+        leader_recovery_state=int(replica_metadata.recovering),
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         directories=_directories(partition),
-        eligible_leader_replicas=upkeep.elr or None,
-        last_known_elr=upkeep.last_known_elr or None,
+        eligible_leader_replicas=replica_metadata.elr or None,
+        last_known_elr=replica_metadata.last_known_elr or None,
     )
 
 
 def _directories(partition: Partition) -> tuple[bytes, ...]:
-    return upkeep_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
+    return replica_metadata_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
 
 
 def _change_record(topic_id: TopicId, index: int, before: Partition, after: Partition, level: int) -> MetadataRecord:
     steps = after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
     assert steps in ((1, 0), (1, 1)), f"partition {index} goes from {before} to {after}, which is more than one record"
-    old, new = upkeep_of(before), upkeep_of(after)
+    old, new = replica_metadata_of(before), replica_metadata_of(after)
     return kinds.PartitionChangeRecord(
         version=partition_record_version(level),
         partition_id=index,
@@ -133,10 +136,10 @@ def _changed(before: T, after: T) -> T | None:
 def cluster_records(
     before: Cluster, after: Cluster, epochs: BrokerEpochs, next_offset: int, resource: tuple[int, str] | None = None
 ) -> list[MetadataRecord]:
-    """What brokers learn when brokers, features, dynamic configs or producer ids change.
+    """The records of changed brokers, features and dynamic configs.
 
-    `epochs` are those of the registered brokers, `next_offset` is the offset of the first of the records;
-    of an event about the configs of one resource `resource` says which, so that the others need not be looked at.
+    `epochs` holds the wire epochs of registered brokers, `next_offset` is the offset of the first record. For an event
+    about one resource's configs `resource` names it, so that the others are not compared.
     """
     records: list[MetadataRecord] = []
     if before.features != after.features:
@@ -160,15 +163,15 @@ def _feature_records(before: Mapping[str, int], after: Mapping[str, int]) -> Ite
             yield kinds.FeatureLevelRecord(name=name, feature_level=after.get(name, 0))
 
 
-def is_real_broker(broker: Broker | None) -> bool:
-    """Whether a broker is one that follows the metadata log."""
+def is_kraft_broker(broker: Broker | None) -> bool:
+    """True for a broker that follows the metadata log."""
     return broker is not None and bool(broker.features)
 
 
 def _broker_records(
     before: Broker | None, after: Broker | None, epoch: int, next_offset: int, level: int
 ) -> Iterator[MetadataRecord]:
-    was, real = is_real_broker(before), is_real_broker(after)
+    was, real = is_kraft_broker(before), is_kraft_broker(after)
     if before is not None and was and not real:
         yield kinds.UnregisterBrokerRecord(broker_id=before.broker_id, broker_epoch=epoch)
     if after is None or not real:
@@ -180,7 +183,7 @@ def _broker_records(
 
 
 def registration_record(broker: Broker, epoch: int, level: int) -> kinds.RegisterBrokerRecord:
-    """A broker as it stands, with its epoch on the wire, at a level of metadata.version."""
+    """The record of a broker with its wire epoch, at a metadata.version level."""
     endpoints = zip(broker.endpoints, broker.security_protocols, strict=True)
     return kinds.RegisterBrokerRecord(
         version=broker_record_version(level),
@@ -220,5 +223,75 @@ def _registration_change(before: Broker, after: Broker, epoch: int, level: int) 
 
 
 def producer_ids_record(broker_id: BrokerId, epoch: int, next_producer_id: int) -> MetadataRecord:
-    """A broker got a block of producer ids, up to but not including `next_producer_id` (KIP-730)."""
+    """A broker was assigned a block of producer ids below `next_producer_id` (KIP-730)."""
     return kinds.ProducerIdsRecord(broker_id=broker_id, broker_epoch=epoch, next_producer_id=next_producer_id)
+
+
+NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
+"""Kafka's numbers of SCRAM mechanisms (ScramMechanism.type)."""
+Quotas = Mapping[QuotaEntity, tuple[tuple[str, float], ...]]
+Credentials = Mapping[tuple[str, str], ScramCredential]
+
+
+def credential_and_quota_records(before: Cluster, after: Cluster) -> list[MetadataRecord]:
+    """The records of changed SCRAM credentials and quotas."""
+    records: list[MetadataRecord] = []
+    if before.scram is not after.scram:
+        records += _credential_records(before.scram, after.scram)
+    if before.quotas is not after.quotas:
+        records += _quota_records(before.quotas, after.quotas)
+    return records
+
+
+def _credential_records(before: Credentials, after: Credentials) -> Iterator[MetadataRecord]:
+    for user, mechanism in sorted(differing_keys(before, after)):
+        old, new = before.get((user, mechanism)), after.get((user, mechanism))
+        if new is None:
+            yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=NUMBERS[mechanism])
+        elif old != new:
+            yield kinds.UserScramCredentialRecord(
+                name=user,
+                mechanism=NUMBERS[mechanism],
+                salt=new.salt,
+                stored_key=new.stored_key,
+                server_key=new.server_key,
+                iterations=new.iterations,
+            )
+
+
+def _quota_records(before: Quotas, after: Quotas) -> Iterator[MetadataRecord]:
+    for entity in sorted(differing_keys(before, after), key=lambda one: [(kind, name or "") for kind, name in one]):
+        old, new = dict(before.get(entity, ())), dict(after.get(entity, ()))
+        who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+        for key in sorted(old.keys() | new.keys()):
+            if key not in new:
+                yield kinds.ClientQuotaRecord(entity=who, key=key, remove=True)
+            elif old.get(key) != new[key]:
+                yield kinds.ClientQuotaRecord(entity=who, key=key, value=new[key])
+
+
+def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
+    """The removed and the added ACLs; each sorted."""
+    if before is after:
+        return [], []
+    removed: list[Acl] = []
+    new: list[Acl] = []
+    for pattern in before.by_pattern.keys() | after.by_pattern.keys():
+        old_entries, entries = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
+        if old_entries is not entries:
+            removed += old_entries.keys() - entries.keys()
+            new += entries.keys() - old_entries.keys()
+    return sorted(removed), sorted(new)
+
+
+def acl_record(acl: Acl, acl_id: bytes) -> MetadataRecord:
+    return kinds.AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

@@ -1,136 +1,247 @@
-"""What a commit is in the metadata log: one batch, of a NoOpRecord with its events (`carried`) and what those mean for
-brokers and Kafka's controllers. A large commit is several batches, parted between commands.
+"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that they
+mean for brokers and Kafka's controllers. A large commit is several batches, split between commands.
 
-The metadata log is the quorum's, and the write-ahead log of the events: a commit is in the event log when its batches
-are committed there. Both sides of that work here. Who leads takes the events of a commit one after another, and gets
-batches to append; who follows takes the events of a batch, and gets what that batch must be.
+The metadata log is the quorum's, and the write-ahead log of the events: a commit is written to the event log when the
+quorum has committed its batches. A leader applies the events of a commit and gets the batches to append. A follower
+applies the events of a batch and gets the records that the batch must have.
+
+Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
+offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
+one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
+another controller's records are closed over, never derived.
 
 State keys, under `k`:
-    k v       up to where the metadata log is in the event log, and the brokers' epochs
-    k a ID    an access control entry: see `acl_ids`
+    k v       the applied metadata log offset, and the brokers' epochs
+    k a ID    an ACL by its id
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.discovering.wire import KnownWire, Wire
-from controller.brokers.kraft.log import access_records, projection
-from controller.brokers.kraft.log.acl_ids import AclIds
-from controller.brokers.kraft.log.batches import Pair
-from controller.brokers.kraft.log.carried import carrying
+from controller.brokers.kraft.log import projection
+from controller.brokers.kraft.log.batches import Pair, embed_events
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
+from events.access import Acl
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey, shard_key
-from projections.store.tree import kept_head
+from projections.store.tree import stored_head
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ProtocolIdChanges(msgspec.Struct, frozen=True):
+    """Changed ids; None for removed ones: epochs by broker, ACLs by id (16 bytes)."""
+
+    broker_epochs: Mapping[BrokerId, int | None] = {}
+    acls: Mapping[bytes, Acl | None] = {}
+
+
+class ProtocolIds(msgspec.Struct, frozen=True):
+    """The current broker epochs and ACL ids."""
+
+    broker_epochs: Mapping[BrokerId, int] = {}
+    acls: Mapping[bytes, Acl] = {}
+
+    def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
+        epochs = {**self.broker_epochs, **changes.broker_epochs}
+        acls = {**self.acls, **changes.acls}
+        return ProtocolIds(
+            {key: epoch for key, epoch in epochs.items() if epoch is not None},
+            {key: acl for key, acl in acls.items() if acl is not None},
+        )
+
+    def changes_to(self, other: ProtocolIds) -> ProtocolIdChanges:
+        return ProtocolIdChanges(_changes(self.broker_epochs, other.broker_epochs), _changes(self.acls, other.acls))
+
+
+def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
+    removed = dict.fromkeys(key for key in before if key not in after)
+    return {**removed, **{key: value for key, value in after.items() if before.get(key) != value}}
+
+
+ENTRY: Final = b"ka"
+_IDS: Final = uuid.UUID(int=2)
+
+
+class AclIds:
+    """The ids of the current ACLs, valid after `reload`. Belongs to deciding."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
+        self._ids: dict[Acl, bytes] = {}
+        self._changes: list[tuple[Acl, bytes, bool]] = []
+        """Since the last `changes`: an ACL, its id, and whether it was assigned (else removed)."""
+
+    def reload(self) -> None:
+        """Read the ids from the store, at the start and after a failed write."""
+        decode = msgspec.msgpack.Decoder(Acl).decode
+        self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
+        self._changes = []
+
+    def assign(self, acl: Acl, offset: int) -> bytes:
+        """The id of a new ACL whose record has this metadata log offset."""
+        acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
+        self._ids[acl] = acl_id
+        self._changes.append((acl, acl_id, True))
+        return acl_id
+
+    def remove(self, acl: Acl) -> bytes:
+        """Remove an ACL and return its id. Raises KeyError if it has none."""
+        acl_id = self._ids.pop(acl)
+        self._changes.append((acl, acl_id, False))
+        return acl_id
+
+    @property
+    def entries(self) -> Mapping[bytes, Acl]:
+        return {acl_id: acl for acl, acl_id in self._ids.items()}
+
+    def import_acl(self, acl_id: bytes, acl: Acl | None) -> None:
+        """Another controller assigned this id, or removed it."""
+        if acl is not None:
+            self._ids[acl] = acl_id
+            self._changes.append((acl, acl_id, True))
+            return
+        removed = next((each for each, known in self._ids.items() if known == acl_id), None)
+        if removed is not None:
+            self.remove(removed)
+
+    def savepoint(self) -> Callable[[], None]:
+        """Returns a function that reverts later changes; call it before the next `changes`."""
+        steps, done = self._changes, len(self._changes)
+
+        def revert() -> None:
+            while len(steps) > done:
+                acl, acl_id, was_assigned = steps.pop()
+                if was_assigned:
+                    del self._ids[acl]
+                else:
+                    self._ids[acl] = acl_id
+
+        return revert
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys for the next commit; returned once."""
+        steps, self._changes = self._changes, []
+        return acl_keys({acl_id: acl if was_assigned else None for acl, acl_id, was_assigned in steps})
+
+
+def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
+    """The state keys of ACLs by id; None for a removed one."""
+    return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
+
 
 MARK: Final = b"kv"
 RECORDS_PER_BATCH: Final = 1000
-"""Bounds a batch, with the next; what one command leads to is never parted."""
+"""Limits a batch, together with BATCH_BYTES. The records of one command are never split."""
 BATCH_BYTES: Final = 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
-    """What stands in the event log's own store of the metadata log."""
+    """The state of the metadata log, stored with the events."""
 
     applied: int = 0
-    """All of it below this offset is in the event log."""
+    """The metadata log below this offset is in the event log."""
     broker_epochs: tuple[tuple[BrokerId, int], ...] = ()
-    """What a broker has for its epoch on the wire: the offset of its registration."""
+    """The wire epochs of brokers: the offsets of their registrations."""
     adopted: bool = False
     """The log was begun by another controller (see `adopting`)."""
-    unfoldable: str = ""
-    """What another controller wrote that no event says: who knows less than the metadata log must not lead."""
+    unsupported: str = ""
+    """Unsupported content written by another controller. A node that has it must not lead."""
 
 
 class MetadataProjector:
-    """Belongs to one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is what is durable."""
+    """The projector of one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is durable."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._acl_ids = AclIds(log)
         self.log_end: Callable[[], int] = lambda: 0
-        """Where the metadata log ends, and the next batch begins."""
+        """Returns the end of the metadata log, where the next batch begins."""
         self.existing_topics: Callable[[], Iterable[Topic]] = tuple
-        """The topics that are there when the metadata log begins."""
+        """Returns the topics that exist when the metadata log begins."""
         self.reload()
 
     def reload(self) -> None:
-        """Take what the store has, as at the start and after a failed write."""
+        """Read the mark from the store, at the start and after a failed write."""
         value = self._log.get(MARK)
         self.mark = MetadataMark() if value is None else msgspec.msgpack.decode(value, type=MetadataMark)
         """As of the last durable commit."""
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
-        self._discovered_end: int | None = None
-        """While events are discovered: all below it is in the event log with them."""
+        self._import_end: int | None = None
+        """During an import: with its events the event log covers everything below this offset."""
         self._base = -1
         self._begin(-1)
         self._acl_ids.reload()
 
     def begin_at(self, offset: int) -> None:
-        """The next events are those of the batch that begins there, which another Topicwright has appended."""
+        """The next events are embedded in the batch at this offset, appended by another Topicwright."""
         self._begin(offset)
 
-    def begin_discovered(self, end: int, unfoldable: str | None) -> None:
-        """The next events say what another controller has decided; with them all below `end` is in the event log."""
+    def begin_import(self, end: int, unsupported: str | None) -> None:
+        """The next events are imported from another controller's records. With them the event log covers everything
+        below `end`."""
         self._begin(end)
-        self._discovered_end = end
-        if unfoldable is not None:
-            self.note_unfoldable(unfoldable)
+        self._import_end = end
+        if unsupported is not None:
+            self.mark_unsupported(unsupported)
 
-    def note_unfoldable(self, what: str) -> None:
-        """Something of the metadata log is not in the events; the first that there is stays."""
-        self._staged = replace(self._staged, unfoldable=self._staged.unfoldable or what)
+    def mark_unsupported(self, what: str) -> None:
+        """Record unsupported content; the first one stays."""
+        self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
 
     @property
-    def unfoldable(self) -> str:
-        """What of the metadata log is not in the events, as of the last batch; empty where all is."""
-        return self._staged.unfoldable
+    def unsupported(self) -> str:
+        """The first unsupported content as of the last batch; empty if there is none."""
+        return self._staged.unsupported
 
     @property
     def values(self) -> Sequence[bytes]:
-        """What the events since `begin_at` mean for brokers, as values of records."""
+        """The projected records since `begin_at`, encoded."""
         return [value for _, value in self._records]
 
-    def take_wire(self, wire: Wire) -> None:
-        """What another controller gave its brokers and entries."""
-        self._epochs = dict(KnownWire(self._epochs).after(wire).broker_epochs)
-        for acl_id, acl in sorted(wire.acls.items(), key=lambda pair: pair[1] is not None):
-            self._acl_ids.put(acl_id, acl)
+    def import_ids(self, ids: ProtocolIdChanges) -> None:
+        """Take over ids from another controller."""
+        self._epochs = dict(ProtocolIds(self._epochs).after(ids).broker_epochs)
+        for acl_id, acl in sorted(ids.acls.items(), key=lambda pair: pair[1] is not None):
+            self._acl_ids.import_acl(acl_id, acl)
 
     @property
-    def wire(self) -> KnownWire:
-        """What brokers go by, as of the last event."""
-        return KnownWire(self._epochs, self._acl_ids.entries)
+    def ids(self) -> ProtocolIds:
+        """The ids as of the last event."""
+        return ProtocolIds(self._epochs, self._acl_ids.entries)
 
     def _begin(self, base: int) -> None:
-        """The next batch, which begins at `base`; -1 where no event of the commit has been taken yet."""
-        self._base, self._taken = base, 0
-        self._discovered_end = None
+        """Begin a batch at `base`; -1 if the commit has no event yet."""
+        self._base, self._event_count = base, 0
+        self._import_end = None
         self._records: list[Pair] = []
         self._bytes = 0
 
     # --- deciding
 
     def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
-        """Bring the state past an event, and take what it means for brokers."""
-        if self._discovered_end is not None:
+        """Apply an event to the state and project the difference."""
+        if self._import_end is not None:
             return apply(state, record)
         if self._base < 0:
             self._begin(self.log_end())
-        self._taken += 1
+        self._event_count += 1
         event: Any = record.event
         if concerns_topic(event):
             key = shard_key(event.topic)
@@ -138,113 +249,112 @@ class MetadataProjector:
             applied = apply(state, record)
             level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
             after, index = state.topics.get(key), getattr(event, "partition", None)
-            if state.cluster.features:  # else they are taken with the first: see below
-                self._take(projection.topic_records(before, after, level, index))
+            if state.cluster.features:  # else all topics are projected with the first features
+                self._append(projection.topic_records(before, after, level, index))
             return applied
         cluster = state.cluster
         applied = apply(state, record)
-        self._take_cluster(cluster, state.cluster, event)
+        self._project_cluster(cluster, state.cluster, event)
         return applied
 
-    def _take_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
+    def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
         first = self._next_offset
         resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
         records = projection.cluster_records(before, after, self._epochs, first, resource)
-        self._note_epoch(event, first)
+        self._update_epoch(event, first)
         if isinstance(event, catalog.ProducerIdsAllocated):
             epoch = self._epochs.get(event.broker_id, -1)
             records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
         is_first = isinstance(event, catalog.FeaturesChanged) and not before.features
         records += self._access_records(Cluster() if is_first else before, after, first + len(records))
-        self._take(records)
+        self._append(records)
         if is_first:
             for topic in self.existing_topics():
-                self._take(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
+                self._append(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
 
     @property
     def _next_offset(self) -> int:
         return self._base + 1 + len(self._records)
 
     def _access_records(self, before: Cluster, after: Cluster, next_offset: int) -> list[MetadataRecord]:
-        """What brokers learn of logins, quotas and access control entries; before the first features it is nothing
-        yet, and then all that there is."""
+        """Nothing before the first features; with them everything there is."""
         if not after.features:
             return []
-        records = access_records.credential_and_quota_records(before, after)
-        gone, new = access_records.acl_changes(before.acls, after.acls)
-        records += [access_records.acl_removal(self._acl_ids.take(acl)) for acl in gone]
+        records = projection.credential_and_quota_records(before, after)
+        removed, new = projection.acl_changes(before.acls, after.acls)
+        records += [RemoveAccessControlEntryRecord(id=self._acl_ids.remove(acl)) for acl in removed]
         for offset, acl in enumerate(new, next_offset + len(records)):
-            records.append(access_records.acl_record(acl, self._acl_ids.give(acl, offset)))
+            records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
         return records
 
-    def _note_epoch(self, event: catalog.Event, offset: int) -> None:
+    def _update_epoch(self, event: catalog.Event, offset: int) -> None:
         if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
             self._epochs = {**self._epochs, event.broker_id: offset}
         elif isinstance(event, catalog.BrokerUnregistered):
             self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
 
-    def _take(self, records: list[MetadataRecord]) -> None:
+    def _append(self, records: list[MetadataRecord]) -> None:
         for record in records:
             value = encode_record(record)
             self._records.append((None, value))
             self._bytes += len(value)
 
     def changes(self) -> Mapping[bytes, bytes | None]:
-        """The state keys that the next commit has to write for what was taken."""
+        """The state keys for the next commit."""
         if self._base < 0:
             return {}
         epochs = tuple(sorted(self._epochs.items()))
-        end = self._next_offset if self._taken else self._base  # the last command may have come to nothing
+        end = self._next_offset if self._event_count else self._base  # the last command may have had no events
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
         return {MARK: _encode(self._staged), **self._acl_ids.changes()}
 
     def savepoint(self) -> Callable[[], None]:
-        """What goes back to what was taken so far; to be called before the next `changes`, if at all. Commands begin
-        here, so a batch that has enough ends here."""
+        """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
+        between commands, so a full batch ends here."""
         if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
-            self._closed.append((self._taken, self._records))
+            self._closed.append((self._event_count, self._records))
             self._begin(self._next_offset)
-        base, taken, size, epochs = self._base, self._taken, self._bytes, self._epochs
+        base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
         records, known = self._records, len(self._records)
-        go_back_with_ids = self._acl_ids.savepoint()
+        revert_ids = self._acl_ids.savepoint()
 
-        def go_back() -> None:
+        def revert() -> None:
             del records[known:]
-            self._base, self._taken, self._bytes, self._epochs = base, taken, size, epochs
+            self._base, self._event_count, self._bytes, self._epochs = base, closed, size, epochs
             self._records = records
-            go_back_with_ids()
+            revert_ids()
 
-        return go_back
+        return revert
 
     # --- the quorum's log
 
     def batches(self, first: int, values: Sequence[bytes]) -> list[list[Pair]]:
-        """The batches of the commit whose `changes` were taken: of events with these bytes, from offset `first` on."""
-        taken, self._closed = self._closed, []
-        if self._taken:
-            taken.append((self._taken, self._records))
+        """The batches of the commit whose `changes` were taken, from its encoded events and their first offset."""
+        closed, self._closed = self._closed, []
+        if self._event_count:
+            closed.append((self._event_count, self._records))
         self._begin(-1)
         made, at = [], 0
-        size, root = kept_head(self._log)
-        for count, records in taken:
+        size, root = stored_head(self._log)
+        for count, records in closed:
             known = root if first + at == size else b""
-            made.append([(None, carrying(first + at, values[at : at + count], known)), *records])
+            made.append([(None, embed_events(first + at, values[at : at + count], known)), *records])
             at += count
         return made
 
-    def end_discovered(self) -> None:
-        """The commit of the last `changes` is no batch of ours."""
+    def end_import(self) -> None:
+        """The commit of the last `changes` has no batch of its own."""
         self._begin(-1)
 
-    def note_applied(self, end: int) -> bytes:
-        """The value of the mark where all below `end` is in the event log, since the rest decided nothing."""
+    def record_applied(self, end: int) -> bytes:
+        """The encoded mark if everything below `end` is applied, because the rest decided nothing."""
         self._staged = replace(self._staged, applied=end)
         return _encode(self._staged)
 
     def became_durable(self) -> None:
-        """The commit of the last `changes` counts: show it."""
+        """The commit of the last `changes` is durable."""
         self.mark = self._staged
 
     def broker_epoch(self, broker_id: int) -> int:
-        """The epoch that a registered broker has on the wire; -1 if it is not registered."""
+        """The wire epoch of a registered broker; -1 if it is not registered."""
         return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)

@@ -1,21 +1,21 @@
-"""A voter's copy of the metadata log, in files that Kafka's own controllers and tools read, and lead on from.
+"""The metadata log of one voter, in files that Kafka's own controllers and tools can read and continue.
 
-    OFFSET.log                      a segment: batches from that offset on (see `segment`)
-    OFFSET-EPOCH.checkpoint         a snapshot of all below the offset (see `snapshot_files`)
+    OFFSET.log                      a segment: the batches from that offset on (see `segment`)
+    OFFSET-EPOCH.checkpoint         a snapshot of all records below the offset (see `snapshot_files`)
     quorum-state                    epoch, leader and vote (see `folder`)
-    flushed-offset                  up to where the log was flushed when that was noted last; Kafka looks over it
+    flushed-offset                  the end of the flushed records, as last recorded; Kafka ignores this file
 
-Constraints. What was flushed is never lost without a word, what was not may be. So what is not whole is cut off at a
-start from `flushed-offset` on; before that, or in a segment that is not the last one (which is flushed before the next
-begins), it is LogCorrupted, and the voter must not vote as if it had it still. The note is written without waiting for
-the disk: after a power cut it may be older, never newer than what is there.
+Durability. Flushed records must never be lost silently; unflushed ones may be. Opening the log truncates an incomplete
+batch at or after `flushed-offset`. Damage below that offset raises LogCorrupted: the voter must not vote as if it still
+had those records. So does damage in any segment but the last, because a segment is flushed before the next one begins.
+`flushed-offset` is written without fsync. After a power cut it may be too low, but never too high.
 
-Failures of the disk are OSError. An append that fails is cut off again, and the log goes on. After a failed flush Linux
-may hold in memory what is on no disk, so nothing is taken any more until `truncate(durable_end)` has gone well.
+Disk failures raise OSError. A failed append is truncated, and the log stays usable. After a failed flush, Linux may
+hold pages in memory that are not on disk. The log then rejects writes until `truncate(durable_end)` succeeds.
 
-Two snapshots are kept. The log goes back beyond the older one as long as both together take no more than they may, so
-that who was away finds its place; then segments go, the oldest first. One begins with a snapshot of our own, once the
-one before is large enough to count.
+Retention. The two newest snapshots are retained. Batches below the older one are retained while log and snapshots
+together fit into the retention size, so that a follower that was offline can continue without a snapshot. Beyond that
+size the oldest segments are deleted. A snapshot written here starts a new segment if the current one is large enough.
 """
 
 from __future__ import annotations
@@ -52,34 +52,34 @@ from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
 SEGMENT_BYTES: Final = 1 << 30
 """Kafka's default of metadata.log.segment.bytes."""
-SNAPSHOTS_KEPT: Final = 2
+SNAPSHOTS_RETAINED: Final = 2
 RETENTION_BYTES: Final = 100 << 20
 """Kafka's default of metadata.max.retention.bytes."""
 _PARTS: Final = 16
-"""Of what is kept, so large are the segments that go one by one."""
+"""A snapshot starts a new segment if the current one has this fraction of the retention size."""
 _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
-"""What Kafka makes of the log, and makes again where it is missing; it would be wrong once this log has gone on."""
+"""Files that Kafka derives from the log. They are deleted, because appends make them stale; Kafka rebuilds them."""
 _READ_BYTES: Final = 1 << 20
 
 
 class LogCorrupted(Exception):
-    """Batches are damaged that were on the disk once. The message names the file and the place."""
+    """Flushed batches are damaged. The message names the file and the position."""
 
 
 class QuorumFiles:
-    """The log of one voter (`raft.log.QuorumLog`). All belongs to one thread, but `flush`, which may run beside it."""
+    """A `raft.log.QuorumLog` in a folder. All methods belong to one thread, except where they say otherwise."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
     ) -> None:
-        """Open the log in a folder that is this process's own. Raises LogCorrupted, FolderError and OSError."""
+        """Open the log in a folder that this process has locked. Raises LogCorrupted, FolderError and OSError."""
         self._partition = partition
         self._segment_bytes, self._retention_bytes = segment_bytes, retention_bytes
         self._syncing = threading.Lock()
         self._failed = False
-        kafka_was_here = (partition / _EPOCH_FILE).exists()
+        written_by_kafka = (partition / _EPOCH_FILE).exists()
         for pattern in _DERIVED:
             for path in partition.glob(pattern):
                 path.unlink()
@@ -87,41 +87,41 @@ class QuorumFiles:
         self._snapshots = SnapshotFiles(partition)
         self._epochs = Epochs()
         self._control: list[int] = []
-        self._note_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
+        self._flushed_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
         self._segments: list[Segment] = []
-        self._load(0 if kafka_was_here else _flushed(os.pread(self._note_file, 32, 0)))
+        self._load(0 if written_by_kafka else _flushed(os.pread(self._flushed_file, 32, 0)))
 
     def _load(self, flushed: int) -> None:
         bases = sorted(int(match[1]) for each in self._partition.iterdir() if (match := SEGMENT.fullmatch(each.name)))
         newest = self.snapshot
         if not bases:
-            self._begin_anew(newest.end_offset if newest else 0)
+            self._replace_log(newest.end_offset if newest else 0)
         for base in bases:
             if self._segments and base != self.end:
                 raise LogCorrupted(f"{self._partition}: offsets {self.end} to {base} are missing")
             segment = Segment(self._partition, base)
             self._segments.append(segment)
-            broken = segment.load(self._note, self._epochs.last or 0)
+            broken = segment.load(self._index, self._epochs.last or 0)
             if (broken is not None and base != bases[-1]) or (base == bases[-1] and segment.end < flushed):
                 why = broken or f"{segment.path}, byte {segment.size}: offsets {segment.end} to {flushed} are missing"
-                raise LogCorrupted(f"{why}: it was flushed, and is damaged since; let this voter come back empty")
+                raise LogCorrupted(f"{why}: flushed data is damaged; remove this voter, and let it join again empty")
         covered = (newest.epoch, newest.end_offset) if newest else (0, 0)
         if covered > (self._epochs.last or 0, self.end):
-            self._begin_anew(covered[1])  # it was fetched, and what it stands for was not taken away yet
+            self._replace_log(covered[1])  # a crash after fetching the snapshot, before the log was replaced
         elif self._segments[0].base > covered[1]:
             raise LogCorrupted(
-                f"{self._partition} begins at offset {self._segments[0].base}, without a snapshot of what is before it"
+                f"{self._partition} begins at offset {self._segments[0].base}, and has no snapshot of earlier records"
             )
         self._segments[-1].cut(self.end)
-        self._note_flushed(self.end)
+        self._record_flushed(self.end)
         self._clean()
         refuse_the_last_epoch(self._partition, self._state.epoch, self.last_epoch)
 
-    # --- what is there
+    # --- reading
 
     @property
     def state(self) -> QuorumState:
-        """The state that was remembered last."""
+        """The state as of the last `remember`."""
         return self._state
 
     @property
@@ -136,12 +136,12 @@ class QuorumFiles:
 
     @property
     def durable_end(self) -> int:
-        """All below survives a crash."""
+        """All records below it survive a crash."""
         return self._durable_end
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, in the log or in the snapshot that it begins with."""
+        """The epoch of the last record, in the log or else in its newest snapshot."""
         if self._epochs.last is not None:
             return self._epochs.last
         return self.snapshot.epoch if self.snapshot else 0
@@ -152,18 +152,18 @@ class QuorumFiles:
         return self._snapshots.known[-1] if self._snapshots.known else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The newest epoch up to `epoch`, and where it ends. Before all that is known: `epoch` itself and `start`."""
+        """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
         found = self._epochs.floor(epoch)
         if found is not None:
             return EpochEnd(*found)
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
     def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        """Whether a log that ends at `offset`, with a last record of `epoch`, is a beginning of this one."""
+        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one."""
         if (self.start, offset, epoch) == (0, 0, 0):
             return Valid()
         if self.start > 0:
-            # Unlike Kafka, which sends who has an epoch before its oldest snapshot's there, where the log would do.
+            # Kafka also sends a snapshot if the epoch is older than its oldest snapshot's and the log has the offset.
             before = next((each.epoch for each in self._snapshots.known if each.end_offset == self.start), None)
             is_old = epoch < (self._epochs.first if before is None else before)
             if offset < self.start or is_old or (offset == self.start and epoch != before):
@@ -172,13 +172,13 @@ class QuorumFiles:
         return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, at least one if there is any, else up to `max_bytes`."""
+        """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
         if not self.start <= offset < self.end:
             return b""
         return self._segment_of(offset).read(offset, max_bytes)
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one that holds `start`, or from `self.start` if that is later."""
+        """The batches from the one with `start`, or from `self.start` if that is later."""
         offset = max(start, self.start)
         while data := self.read(offset, _READ_BYTES):
             for batch in decode_batches(data, str(self._segment_of(offset).path)):
@@ -186,12 +186,12 @@ class QuorumFiles:
                 offset = batch.last_offset + 1
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        """The batches of control records, from the log's start on; no others are read for it."""
+        """The batches of control records in the log; other batches are not read."""
         for offset in tuple(self._control):
             yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
 
     def beginning(self, epoch: int) -> RecordBatch | None:
-        """The batch that an epoch begins with, which says who leads it; None where that is not in the log."""
+        """The control batch at the start of an epoch, which names its leader; None if the log does not have it."""
         offset = self._epochs.start_of(epoch)
         if offset is None:
             return None
@@ -201,17 +201,17 @@ class QuorumFiles:
     # --- writing
 
     def remember(self, state: QuorumState) -> None:
-        """Durable when it returns. Raises OSError, and then what was remembered before still holds."""
+        """Store the quorum state durably. Raises OSError, and then the previous state remains."""
         if state != self._state:
             write_quorum_state(self._partition / QUORUM_STATE, state)
             self._state = state
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
-        """Write batches behind the others; not durable before `flush`.
+        """Append batches; they are durable after `flush`.
 
-        Raises BrokenBatch, and changes nothing, for bytes that are not whole valid batches that follow on; OSError, and
-        changes nothing, where the disk does not take them."""
-        where = f"what is appended at offset {self.end}"
+        Raises BrokenBatch unless `data` is whole, valid batches that continue the log, and OSError if the disk fails.
+        Both leave the log unchanged."""
+        where = f"the append at offset {self.end}"
         heads = list(in_order(scan_batches(data, where), where, self.end, self.last_epoch))
         batches = tuple(decode_batches(data, where))
         if not batches:
@@ -225,87 +225,89 @@ class QuorumFiles:
             self._failed = os.stat(self._segments[-1].path).st_size != self._segments[-1].size
             raise
         for head in heads:
-            self._note(head)
+            self._index(head)
         return batches
 
     def flush(self) -> int:
-        """Make what was appended durable, and give the offset up to which it is. Blocks; may run in a thread beside
-        `append` and `read`. Raises OSError: see above how the log goes on then."""
+        """Make appended batches durable; returns the new `durable_end`. Blocks; may run in a thread, concurrently with
+        `append` and `read`. Raises OSError; the log then rejects writes until `truncate`."""
         with self._syncing:
             self._refuse_after_failure()
             segment = self._segments[-1]
-            end = segment.end  # taken before the sync: what is written during it may not be on the disk
+            end = segment.end  # read before the sync: batches appended during it may not be on disk
             self._sync(segment)
-            with suppress(OSError):  # an older note is as good
-                self._note_flushed(end)
+            with suppress(OSError):  # too low an offset is safe
+                self._record_flushed(end)
             self._durable_end = end
             return end
 
     def truncate(self, offset: int) -> int:
-        """Let go of all batches that reach beyond `offset`, durably, and give the new end. Never below the high
-        watermark, which is the caller's duty. Raises OSError."""
+        """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below
+        the high watermark. Raises OSError."""
         assert self.start <= offset, f"truncated to {offset}, below the log's start {self.start}"
         with self._syncing:
-            self._failed = True  # unless all goes well
-            self._note_flushed(min(self._durable_end, offset), durably=True)
+            self._failed = True  # until the truncation is complete
+            self._record_flushed(min(self._durable_end, offset), durably=True)
             while len(self._segments) > 1 and self._segments[-1].base >= offset:
                 self._segments.pop().remove()
                 sync_folder(self._partition)
             self._segments[-1].cut(offset)
-            self._note_flushed(self.end, durably=True)
+            self._record_flushed(self.end, durably=True)
             self._epochs.cut(self.end)
             self._control = [each for each in self._control if each < self.end]
             self._failed = False
         return self.end
 
     def close(self) -> None:
-        """Let go of the files; what was not flushed may be lost."""
+        """Close the files; unflushed batches may be lost."""
         self._snapshots.drop()
         with self._syncing:
             for segment in self._segments:
                 segment.close()
-            os.close(self._note_file)
+            os.close(self._flushed_file)
 
     # --- snapshots
 
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
-        """The control batches of the newest snapshot: who votes, the kraft.version."""
+        """The control batches of the newest snapshot: voters and kraft.version."""
         return self._snapshots.control_batches(self.snapshot) if self.snapshot else ()
 
     def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The snapshot's size and a piece of it from byte `position`; None if it is not there."""
+        """A snapshot's size, and up to `max_bytes` of it from byte `position`; None if it does not exist."""
         return self._snapshots.read(wanted, position, max_bytes)
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        """Begin to download a snapshot; a download that was under way is dropped."""
+        """Begin the download of a snapshot; drops an unfinished download."""
         self._snapshots.begin(snapshot)
 
     def append_snapshot(self, data: bytes) -> None:
-        """The next piece."""
+        """Append the next bytes of the download."""
         self._snapshots.append(data)
 
     def finish_snapshot(self) -> None:
-        """Check the download, make it the newest snapshot, and begin the log anew behind it. Raises BrokenBatch, and
-        drops the download, if it is not whole."""
+        """Validate the download, make it the newest snapshot, and start an empty log at its end. Raises BrokenBatch,
+        and drops the download, if it is incomplete or invalid."""
         snapshot = self._snapshots.finish()
         with self._syncing:
-            self._begin_anew(snapshot.end_offset)
-            self._note_flushed(snapshot.end_offset)
+            self._replace_log(snapshot.end_offset)
+            self._record_flushed(snapshot.end_offset)
         self._clean()
 
     def newest_snapshot(self) -> Sequence[FilePart]:
-        """Where the newest snapshot lies; nothing where there is none."""
+        """The file of the newest snapshot; empty if there is none."""
         if self.snapshot is None:
             return ()
         path = self._snapshots.path(self.snapshot)
         return (FilePart(path, 0, path.stat().st_size),)
 
     def since_snapshot(self, end: int) -> Sequence[FilePart]:
-        """Where the batches since the newest snapshot lie, up to `end`. They stay there, unless the log begins anew."""
+        """The parts of files with the batches from the newest snapshot's end up to `end`. They remain until the log
+        starts again after a fetched snapshot."""
         return self.parts(self.snapshot.end_offset if self.snapshot else 0, end)
 
     def parts(self, start: int, end: int) -> Sequence[FilePart]:
-        """Where the batches from `start` up to `end` lie, for a thread to read; they may go."""
+        """The parts of files with the batches from `start` up to `end`, for reading in a thread. Retention may delete
+        them meanwhile."""
         return tuple(
             FilePart(each.path, each.position(max(start, each.base)), each.position(end))
             for each in self._segments
@@ -313,26 +315,26 @@ class QuorumFiles:
         )
 
     def write_snapshot(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Write a snapshot of what is in the log; it counts from `keep_snapshot` on. May run in a thread beside all
-        else. Raises BrokenBatch, OSError and what `data` raises, and leaves nothing then."""
+        """Write a snapshot file; `keep_snapshot` puts it into use. May run in a thread, concurrently with everything
+        else. Raises BrokenBatch, OSError and errors of `data`, and then leaves no file."""
         self._snapshots.write(snapshot, data)
 
     def keep_snapshot(self, snapshot: SnapshotId) -> bool:
-        """Take a snapshot that was written as the newest, and let go of what that makes needless; False, and it is
-        gone, if a newer one was fetched meanwhile. Raises OSError."""
+        """Make a written snapshot the newest, and apply retention. If a newer one was fetched meanwhile, deletes it and
+        returns False. Raises OSError."""
         if not self._snapshots.keep(snapshot):
             return False
-        assert snapshot.end_offset <= self.durable_end, "a snapshot is of what is committed"
+        assert snapshot.end_offset <= self.durable_end, "a snapshot has committed records only"
         if self._segments[-1].size and self._segments[-1].size >= self._retention_bytes // _PARTS:
             self._roll()
         self._clean()
         return True
 
-    # --- within
+    # --- internal
 
-    def _begin_anew(self, start: int) -> None:
-        """Without a batch, behind the newest snapshot, which stands for all."""
-        self._note_flushed(0, durably=True)
+    def _replace_log(self, start: int) -> None:
+        """Replace the log by an empty one at offset `start`, the end of the newest snapshot."""
+        self._record_flushed(0, durably=True)
         while self._segments:
             self._segments.pop().remove()
             sync_folder(self._partition)
@@ -344,25 +346,25 @@ class QuorumFiles:
 
     def _clean(self) -> None:
         known = self._snapshots.known
-        self._snapshots.remove(known[:-SNAPSHOTS_KEPT])
+        self._snapshots.remove(known[:-SNAPSHOTS_RETAINED])
         known = self._snapshots.known
-        needless_to = known[0].end_offset if len(known) >= SNAPSHOTS_KEPT else 0
+        deletable_below = known[0].end_offset if len(known) >= SNAPSHOTS_RETAINED else 0
         surplus = sum(each.size for each in self._segments) - self._retention_bytes
         surplus += sum(self._snapshots.path(each).stat().st_size for each in known)
-        while surplus > 0 and len(self._segments) > 1 and self._segments[0].end <= needless_to:
+        while surplus > 0 and len(self._segments) > 1 and self._segments[0].end <= deletable_below:
             surplus -= self._segments[0].size
             self._segments.pop(0).remove()
-        self._start = max(self._segments[0].base, needless_to if surplus > 0 else 0)
+        self._start = max(self._segments[0].base, deletable_below if surplus > 0 else 0)
         sync_folder(self._partition)
         self._epochs.begin(self._start)
         self._control = [each for each in self._control if each >= self._start]
 
     def _roll(self) -> None:
-        """Begin a segment; the one before it is durable then, which tells a torn tail from damage."""
+        """Begin a segment after flushing the current one. So only the last segment can have a torn tail."""
         with self._syncing:
             segment = self._segments[-1]
             self._sync(segment)
-            self._note_flushed(segment.end)
+            self._record_flushed(segment.end)
             self._segments.append(Segment(self._partition, segment.end, new=True))
             sync_folder(self._partition)
 
@@ -377,13 +379,13 @@ class QuorumFiles:
         if self._failed:
             raise OSError(errno.EIO, f"a flush has failed: truncate to {self._durable_end} first", str(self._partition))
 
-    def _note_flushed(self, end: int, *, durably: bool = False) -> None:
-        os.pwrite(self._note_file, b"%020d\n" % end, 0)
+    def _record_flushed(self, end: int, *, durably: bool = False) -> None:
+        os.pwrite(self._flushed_file, b"%020d\n" % end, 0)
         if durably:
-            os.fdatasync(self._note_file)
+            os.fdatasync(self._flushed_file)
         self._durable_end = end
 
-    def _note(self, head: BatchHead) -> None:
+    def _index(self, head: BatchHead) -> None:
         self._epochs.note(head.epoch, head.base_offset)
         if head.is_control:
             self._control.append(head.base_offset)

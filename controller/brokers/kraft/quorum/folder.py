@@ -1,15 +1,14 @@
-"""The folder in which a Kafka controller keeps its metadata log, as Kafka's own controllers and tools know it.
+"""The folder of a KRaft controller's metadata log, in Kafka's own layout.
 
     meta.properties                               cluster.id, node.id, directory.id (KIP-853)
     .lock                                         locked by the node while it runs
     __cluster_metadata-0/
-        OFFSET.log                                batches from that offset on
-        OFFSET-EPOCH.checkpoint                   a snapshot of all below the offset (KIP-630)
+        OFFSET.log                                the batches from that offset on
+        OFFSET-EPOCH.checkpoint                   a snapshot of all records below the offset (KIP-630)
         quorum-state                              epoch, leader and vote (KIP-595)
 
-Whoever opens the folder must be of the cluster and the node that it was made for. A voter whose folder is lost must
-come back under another directory id: what forgot a vote or an acknowledged record must not pass for the one that did
-not.
+A process may open only the folder of its own cluster and node. A voter whose folder is lost must rejoin with a new
+directory id (KIP-853), because it has lost its vote and acknowledged records, and must not count as the old voter.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import binascii
 import fcntl
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,21 +25,22 @@ import msgspec
 
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumState
 from controller.kafka.messages import ZERO_UUID
+from events.files import replacing
 
 PARTITION: Final = "__cluster_metadata-0"
 META_PROPERTIES: Final = "meta.properties"
 QUORUM_STATE: Final = "quorum-state"
 LOCK: Final = ".lock"
 _RESERVED_IDS: Final = 100
-"""Kafka keeps the lowest directory ids for itself (`DirectoryId`)."""
+"""Kafka reserves the lowest directory ids (`DirectoryId`)."""
 
 
 class FolderError(Exception):
-    """A folder that no metadata log can be taken from; the message names it, and says what to do."""
+    """The folder cannot be used for a metadata log. The message names it and says what to do."""
 
 
 class NodeFolder:
-    """The folder of this node, locked until `close`."""
+    """The folder of a node, locked until `close`."""
 
     def __init__(self, path: Path, directory_id: bytes, lock: int) -> None:
         self.path = path
@@ -51,9 +50,9 @@ class NodeFolder:
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, node_id: int, draw_id: Callable[[], bytes]) -> NodeFolder:
-        """Open the folder of a node, or make it, under a directory id of sixteen bytes that `draw_id` gives.
+        """Open the folder of a node, or create it. `draw_id` returns sixteen random bytes for a new directory id.
 
-        Raises FolderError where it belongs to another node or cluster or another process runs on it, and OSError.
+        Raises FolderError if the folder belongs to another node or cluster or is in use, and OSError.
         """
         (path / PARTITION).mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -65,25 +64,25 @@ class NodeFolder:
             raise
 
     def close(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         os.close(self._lock)
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The properties of a formatted node. Raises FolderError."""
+    """Read `meta.properties`. Raises FolderError."""
     lines = (line.strip() for line in path.read_text("utf-8", "replace").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     properties = {key.strip(): value.strip() for key, _, value in pairs}
     for key in ("cluster.id", "node.id"):
         if not properties.get(key):
-            raise FolderError(f"{path} has no {key}: it is not that of a formatted Kafka node")
+            raise FolderError(f"{path} has no {key}: it is not the meta.properties of a formatted Kafka node")
     if not (properties["node.id"].isascii() and properties["node.id"].isdigit()):
-        raise FolderError(f"{path}: node.id={properties['node.id']} is not a number from 0 on")
+        raise FolderError(f"{path}: node.id={properties['node.id']} is invalid: it must be a number, 0 or greater")
     return properties
 
 
 def properties_text(cluster_id: str, node_id: int, directory_id: bytes) -> bytes:
-    """What `meta.properties` says, in Kafka's version 1; a directory id of zeros is left out."""
+    """The content of `meta.properties` in Kafka's version 1; a directory id of zeros is left out."""
     lines = ["version=1", f"cluster.id={cluster_id}", f"node.id={node_id}"]
     if any(directory_id):
         lines.append(f"directory.id={uuid_text(directory_id)}")
@@ -91,12 +90,12 @@ def properties_text(cluster_id: str, node_id: int, directory_id: bytes) -> bytes
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Sixteen bytes as Kafka writes an id."""
+    """An id of sixteen bytes as Kafka writes it: base64url without padding."""
     return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
 def uuid_of(text: str) -> bytes:
-    """The bytes of an id that Kafka wrote; zeros for what is none."""
+    """The bytes of an id as Kafka writes it; zeros for an invalid text."""
     try:
         decoded = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError):
@@ -105,18 +104,18 @@ def uuid_of(text: str) -> bytes:
 
 
 def read_quorum_state(path: Path) -> QuorumState:
-    """What a node remembered; nothing if there is no such file. Raises FolderError."""
+    """Read a `quorum-state` file; a missing file is the initial state. Raises FolderError."""
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_QuorumStateFile)
+        stored = msgspec.json.decode(path.read_bytes(), type=_QuorumStateFile)
     except FileNotFoundError:
         return QuorumState()
     except msgspec.DecodeError as error:
         raise FolderError(f"{path} is not a quorum state: {error}") from error
-    return QuorumState(kept.leader_epoch, kept.leader_id, kept.voted_id, uuid_of(kept.voted_directory_id))
+    return QuorumState(stored.leader_epoch, stored.leader_id, stored.voted_id, uuid_of(stored.voted_directory_id))
 
 
 def refuse_the_last_epoch(partition: Path, remembered: int, logged: int) -> None:
-    """Raise FolderError for epochs, of the quorum state and of the log, after which no leader can be elected."""
+    """Raise FolderError if the epoch of the quorum state or the log is the last one, so that no election can follow."""
     if logged >= EPOCH_MAX:
         raise FolderError(
             f"{partition} has records of epoch {logged}, and no leader can be elected after {EPOCH_MAX}: restore the "
@@ -131,9 +130,10 @@ def refuse_the_last_epoch(partition: Path, remembered: int, logged: int) -> None
 
 
 def write_quorum_state(path: Path, state: QuorumState) -> None:
-    """Durable when it returns. Version 1 of the file (KIP-853), which Kafka reads from 3.9 on, where a vote names a
-    directory; else version 0, which all read. Raises OSError, and ValueError for what `read_quorum_state` would refuse;
-    the file then says what it said before."""
+    """Replace a `quorum-state` file durably. A vote with a directory id needs version 1 of the file (KIP-853, Kafka 3.9
+    and later). Without one the file has version 0, which all releases read.
+
+    Raises OSError, and ValueError for a state that `read_quorum_state` would reject; the file is then unchanged."""
     fields: dict[str, Any] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": state.voted_id}
     if any(state.voted_directory):
         fields |= {"votedDirectoryId": uuid_text(state.voted_directory), "data_version": 1}
@@ -144,24 +144,13 @@ def write_quorum_state(path: Path, state: QuorumState) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in the place of another at once, durably."""
-    made = path.with_name(path.name + ".tmp")
-    try:
-        handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        made.rename(path)
-    except OSError:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    """Replace a file durably. Raises OSError."""
+    with replacing(path) as file:
+        file.write(data)
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make new, renamed and deleted names in a folder durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -185,21 +174,21 @@ def _take_lock(path: Path, lock: int) -> None:
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise FolderError(f"{path} is in use: stop the process that runs on it first") from None
+        raise FolderError(f"{path} is in use: stop the process that uses it first") from None
 
 
 def _own_directory_id(path: Path, cluster_id: str, node_id: int, draw_id: Callable[[], bytes]) -> bytes:
     if path.exists():
         known = read_properties(path)
         if known["cluster.id"] != cluster_id:
-            raise FolderError(f"{path.parent} is of cluster {known['cluster.id']}, not of {cluster_id}")
+            raise FolderError(f"{path.parent} belongs to cluster {known['cluster.id']}, not to {cluster_id}")
         if int(known["node.id"]) != node_id:
-            raise FolderError(f"{path.parent} is of node {known['node.id']}, not of {node_id}")
+            raise FolderError(f"{path.parent} belongs to node {known['node.id']}, not to {node_id}")
         directory_id = uuid_of(known.get("directory.id", ""))
         if any(directory_id):
             return directory_id
     directory_id = draw_id()
     while uuid_text(directory_id).startswith("-") or int.from_bytes(directory_id, "big") < _RESERVED_IDS:
-        directory_id = draw_id()  # Kafka takes no ids that look like an option
+        directory_id = draw_id()  # Kafka rejects ids that look like a command-line option
     replace_file(path, properties_text(cluster_id, node_id, directory_id))
     return directory_id

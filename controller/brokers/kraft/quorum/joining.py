@@ -25,17 +25,19 @@ from controller.brokers.kraft.log.batches import (
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
 from controller.brokers.kraft.quorum.registered import without_limits
-from controller.kafka.messages import Message, fetch
-from controller.kafka.messages import add_raft_voter as add
-from controller.kafka.messages import describe_quorum as dq
-from controller.kafka.messages import fetch_snapshot as fs
-from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.controller_registration import (
+from controller.kafka.messages import Message
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.cluster import (
+    CONTROLLER_ENDPOINTS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
-from controller.kafka.messages.describe_cluster import CONTROLLERS, DescribeClusterRequest, DescribeClusterResponse
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 
@@ -80,7 +82,7 @@ class Standing(msgspec.Struct, frozen=True):
     """A quorum in full: who is how far, since when its leader leads, in ms since the epoch, and how much each voter
     wants to, None of Kafka's own. What could not be seen is not there."""
 
-    quorum: dq.ResponsePartitionData
+    quorum: quorum_messages.DescribeQuorumPartitionResult
     led_since_ms: int | None
     priorities: Mapping[int, int | None]
 
@@ -119,7 +121,7 @@ class QuorumClient:
         for place in self._bootstrap:
             versions, cluster = await self._send(place, _who(), ApiVersionsResponse), None
             if versions is not None:
-                wanted = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+                wanted = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
                 cluster = await self._send(place, wanted, DescribeClusterResponse)
             if versions is None or cluster is None:
                 failures.append(self._why_not(place))
@@ -133,19 +135,23 @@ class QuorumClient:
                 return Found(cluster.cluster_id, level, leader_id, places.get(leader_id), places, tuple(levels.items()))
         raise QuorumError(f"no controller responds: {'; '.join(failures)}")
 
-    async def describe(self) -> dq.ResponsePartitionData:
+    async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The quorum as its leader shows it. Raises QuorumError."""
-        request = dq.DescribeQuorumRequest(
-            topics=(dq.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(dq.RequestPartitionData(),)),)
+        request = quorum_messages.DescribeQuorumRequest(
+            topics=(
+                quorum_messages.DescribeQuorumTopic(
+                    topic_name=METADATA_TOPIC, partitions=(quorum_messages.DescribeQuorumPartition(),)
+                ),
+            )
         )
 
-        def outcome(response: dq.DescribeQuorumResponse) -> tuple[int, str | None]:
+        def outcome(response: quorum_messages.DescribeQuorumResponse) -> tuple[int, str | None]:
             if response.error_code:
                 return response.error_code, response.error_message
             part = response.topics[0].partitions[0]
             return part.error_code, part.error_message
 
-        response = await self._at_leader(request, dq.DescribeQuorumResponse, outcome)
+        response = await self._at_leader(request, quorum_messages.DescribeQuorumResponse, outcome)
         return response.topics[0].partitions[0]
 
     async def stand(self) -> Standing:
@@ -162,7 +168,7 @@ class QuorumClient:
         }
         return Standing(quorum, await self._led_since(found, quorum), priorities)
 
-    async def _led_since(self, found: Found, quorum: dq.ResponsePartitionData) -> int | None:
+    async def _led_since(self, found: Found, quorum: quorum_messages.DescribeQuorumPartitionResult) -> int | None:
         """By the first batch of the epoch. Whoever says that it has records of the epoch before up to the end is shown
         where that ended."""
         epoch = quorum.leader_epoch
@@ -198,12 +204,14 @@ class QuorumClient:
 
     async def _fetched(
         self, found: Found, epoch: int, offset: int, last_epoch: int, max_bytes: int = FETCH_BYTES
-    ) -> fetch.PartitionData:
+    ) -> quorum_messages.FetchPartitionData:
         """Of the leader's metadata log. Raises QuorumError."""
-        part = fetch.FetchPartition(current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch)
-        topic = fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        request = fetch.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=(topic,))
-        response = await self._read(found, request, fetch.FetchResponse)
+        part = quorum_messages.FetchPartition(
+            current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch
+        )
+        topic = quorum_messages.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
+        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=(topic,))
+        response = await self._read(found, request, quorum_messages.FetchResponse)
         answer = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code or (answer.error_code if answer is not None else 0)
         if answer is None or code:
@@ -211,18 +219,22 @@ class QuorumClient:
             raise QuorumError(f"the metadata log cannot be read: {_words(code, None)}{needed}")
         return answer
 
-    async def _snapshot(self, found: Found, epoch: int, wanted: fetch.SnapshotId) -> AsyncIterator[bytes]:
+    async def _snapshot(
+        self, found: Found, epoch: int, wanted: quorum_messages.FetchSnapshotId
+    ) -> AsyncIterator[bytes]:
         """The batches of a snapshot. Raises QuorumError."""
         rest, position, size = b"", 0, 1
         while position < size:
-            part = fs.RequestPartitionSnapshot(
+            part = quorum_messages.RequestPartitionSnapshot(
                 current_leader_epoch=epoch,
-                snapshot_id=fs.SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+                snapshot_id=quorum_messages.FetchSnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
                 position=position,
             )
-            topic = fs.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
-            request = fs.FetchSnapshotRequest(cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=(topic,))
-            response = await self._read(found, request, fs.FetchSnapshotResponse)
+            topic = quorum_messages.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
+            request = quorum_messages.FetchSnapshotRequest(
+                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=(topic,)
+            )
+            response = await self._read(found, request, quorum_messages.FetchSnapshotResponse)
             answer = response.topics[0].partitions[0] if response.topics else None
             if answer is None or answer.error_code or not answer.unaligned_records:
                 code = response.error_code if answer is None else answer.error_code
@@ -243,21 +255,28 @@ class QuorumClient:
 
     async def add(self, cluster_id: str, voter: Voter) -> None:
         """Have a node that has caught up made a voter. Raises QuorumError."""
-        request = add.AddRaftVoterRequest(
+        request = quorum_messages.AddRaftVoterRequest(
             cluster_id=cluster_id,
             timeout_ms=int(CHANGE_S * 1000),
             voter_id=voter.id,
             voter_directory_id=voter.directory,
-            listeners=tuple(add.Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
+            listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
         )
         try:
-            await self._at_leader(request, add.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+            await self._at_leader(
+                request, quorum_messages.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message)
+            )
         except QuorumError:  # the response of a leader that led no more is lost, and what it did may hold
             voters = (await self.describe()).current_voters
             if (voter.id, voter.directory) not in [(each.replica_id, each.replica_directory_id) for each in voters]:
                 raise
 
-    async def remove(self, cluster_id: str, quorum: dq.ResponsePartitionData, leaver: dq.ReplicaState) -> None:
+    async def remove(
+        self,
+        cluster_id: str,
+        quorum: quorum_messages.DescribeQuorumPartitionResult,
+        leaver: quorum_messages.QuorumReplica,
+    ) -> None:
         """Have a voter taken out of the quorum. Raises QuorumError, also where too few of the others are there to go
         on without it."""
         rest = [each for each in quorum.current_voters if each != leaver]

@@ -10,7 +10,7 @@ from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.quorum.joining import SILENT_MS, QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.registered import Registered, fold, limits
-from controller.kafka.messages.describe_quorum import ResponsePartitionData
+from controller.kafka.messages.quorum import DescribeQuorumPartitionResult
 
 POLL_S: Final = 0.5
 WATCH_S: Final = 10.0
@@ -20,7 +20,7 @@ Limits = Mapping[str, int]
 """The highest level of a feature that a registration allows, by name."""
 
 
-def running(quorum: ResponsePartitionData) -> frozenset[int]:
+def running(quorum: DescribeQuorumPartitionResult) -> frozenset[int]:
     """The nodes that the leader knows to fetch its log."""
     states = (*quorum.current_voters, *quorum.observers)
     now = max(each.last_fetch_timestamp for each in quorum.current_voters)

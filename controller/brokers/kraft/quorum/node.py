@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from controller.brokers.cluster.connections import Address
 from controller.brokers.cluster.security import Security
-from controller.brokers.cluster.wire import Address
 from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.peers import Peers
@@ -25,8 +25,8 @@ from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, NotLead
 from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.api_versions import ApiVersionsRequest, SupportedFeatureKey
-from controller.kafka.messages.vote import VoteRequest
+from controller.kafka.messages.cluster import ApiVersionsRequest, SupportedFeatureKey
+from controller.kafka.messages.quorum import VoteRequest
 from controller.release import RELEASE
 
 T = TypeVar("T")

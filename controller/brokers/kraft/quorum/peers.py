@@ -13,15 +13,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from controller.brokers.cluster.connections import Address, BrokerConnection, ClusterUnreachable
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security
-from controller.brokers.cluster.wire import Address, BrokerConnection, ClusterUnreachable
 from controller.kafka.messages import APIS, Api, ApiKey, Message
-from controller.kafka.messages.api_versions import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    SupportedFeatureKey,
-)
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from controller.release import RELEASE
 
 BACKOFF_S: Final = 0.05
@@ -128,7 +123,7 @@ class _Line:
             self._connection = None
 
     async def _send(self, request: Message) -> Message:
-        if self._connection is not None and not self._connection.open_still:
+        if self._connection is not None and not self._connection.is_open:
             self.close()  # the peer has closed it while it was idle
         if self._connection is None:
             await asyncio.sleep(self._next_try - asyncio.get_running_loop().time())

@@ -19,7 +19,8 @@ from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import RegisterControllerRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
-from controller.kafka.messages.controller_registration import ControllerRegistrationRequest, Feature
+from controller.kafka.messages.cluster import ControllerRegistrationRequest
+from controller.kafka.messages.message import Feature
 
 LEVEL_MAX: Final = 32767
 """Levels are int16."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
-from projections.queries.moments import iso
-from projections.shown.quorum_types import QuorumShape, VoterShape
+from projections.text.moments import iso
+from projections.views.overview_types import QuorumView, VoterView
 
 
-def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumShape:
+def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
     """As of now."""
     core = node.quorum
     beginning = files.beginning(core.epoch)
@@ -21,7 +21,7 @@ def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumSh
         if core.leading is not None:
             end = core.log.end if voter.id == core.me.id else max(0, core.leading.progress.of(voter).end)
         voters.append(
-            VoterShape(
+            VoterView(
                 node_id=voter.id,
                 host=place[0],
                 port=place[1],
@@ -30,7 +30,7 @@ def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumSh
                 lag=None if end is None else core.log.end - end,
             )
         )
-    return QuorumShape(
+    return QuorumView(
         node_id=core.me.id,
         role=core.role.value,
         epoch=core.epoch,

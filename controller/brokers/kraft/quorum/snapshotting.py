@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.image import CannotFold, MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.snapshots import snapshot_batches
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
@@ -91,10 +90,10 @@ class Snapshotting:
                 logger.info("metadata snapshot", end=made.end_offset, log_start=files.start)
         except Unfinished:
             return False
-        except (CannotFold, MalformedRecord, BrokenBatch, LogError, OSError) as failure:
+        except (RecordMismatch, MalformedRecord, BrokenBatch, LogError, OSError) as failure:
             if files.snapshot != before:
                 return True  # the leader's came meanwhile, and the log began anew behind it
-            self.unfolded = isinstance(failure, CannotFold | MalformedRecord)
+            self.unfolded = isinstance(failure, RecordMismatch | MalformedRecord)
             why = f"{type(failure).__name__}: {failure}"
             if why != self._why:
                 logger.warning("no metadata snapshot: the log is kept whole, and votes go on", end=end, why=why)
@@ -126,7 +125,7 @@ class Snapshotting:
             raise BrokenBatch(f"the batches end at offset {at}, not at {end}")
         if image.unknown:
             shown = image.unknown[0].value[:8].hex(" ")
-            raise CannotFold(f"{len(image.unknown)} records of a newer release, the first begins with {shown}")
+            raise RecordMismatch(f"{len(image.unknown)} records of a newer release, the first begins with {shown}")
         if image.in_transaction:
             raise Unfinished
         snapshot = SnapshotId(end, epoch)

@@ -25,12 +25,12 @@ from controller.brokers.kraft.quorum.raft.voters import (
     leader_change_record,
     voters_record,
 )
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 
-QUORUM = Quorum(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
+QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
 
 
-def epoch_begun(quorum: Quorum) -> list[Pair]:
+def epoch_begun(quorum: QuorumLeader) -> list[Pair]:
     """The control records with which a leader that is the only voter begins its epoch."""
     place = Listener(CONTROLLER_LISTENER, quorum.host, quorum.port)
     voters = VoterSet.of([Voter(quorum.node_id, quorum.directory_id, (place,))])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.missed import EventPages
+from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, Role

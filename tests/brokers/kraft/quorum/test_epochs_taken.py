@@ -11,9 +11,8 @@ from controller.brokers.kraft.quorum.folder import PARTITION, QUORUM_STATE, Fold
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, QuorumState
 from controller.brokers.kraft.quorum.raft.responses import Said
-from controller.kafka.messages import begin_quorum_epoch as begin
-from controller.kafka.messages import end_quorum_epoch as end
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened, some
 from tests.brokers.kraft.quorum.worlds import answer, leader_of, others, quorum_of, settled
@@ -27,29 +26,31 @@ def request_of(kind: str, sender_id: int, epoch: int) -> Any:
     """A request of a kind, in an epoch, of a candidate or a leader."""
     topic, listener = "__cluster_metadata", "CONTROLLER"
     if kind == "begin":
-        of = begin.RequestPartitionData(leader_id=sender_id, leader_epoch=epoch)
-        topics = (begin.RequestTopicData(topic_name=topic, partitions=(of,)),)
-        return begin.BeginQuorumEpochRequest(
+        of = quorum_messages.BeginEpochPartition(leader_id=sender_id, leader_epoch=epoch)
+        topics = (quorum_messages.BeginEpochTopic(topic_name=topic, partitions=(of,)),)
+        return quorum_messages.BeginQuorumEpochRequest(
             cluster_id=CLUSTER,
             topics=topics,
-            leader_endpoints=(begin.LeaderEndpoint(name=listener, host="node", port=sender_id),),
+            leader_endpoints=(Listener(name=listener, host="node", port=sender_id),),
         )
     if kind == "end":
-        part = end.RequestPartitionData(leader_id=sender_id, leader_epoch=epoch)
-        ends = (end.RequestTopicData(topic_name=topic, partitions=(part,)),)
-        return end.EndQuorumEpochRequest(
+        part = quorum_messages.EndEpochPartition(leader_id=sender_id, leader_epoch=epoch)
+        ends = (quorum_messages.EndEpochTopic(topic_name=topic, partitions=(part,)),)
+        return quorum_messages.EndQuorumEpochRequest(
             cluster_id=CLUSTER,
             topics=ends,
-            leader_endpoints=(end.LeaderEndpoint(name=listener, host="node", port=sender_id),),
+            leader_endpoints=(Listener(name=listener, host="node", port=sender_id),),
         )
-    vote = v.RequestPartitionData(
+    vote = quorum_messages.VotePartition(
         replica_epoch=epoch,
         replica_id=sender_id,
         last_offset_epoch=epoch - 1,
         last_offset=1 << 40,
         pre_vote=kind == "pre-vote",
     )
-    return v.VoteRequest(cluster_id=CLUSTER, topics=(v.RequestTopicData(topic_name=topic, partitions=(vote,)),))
+    return quorum_messages.VoteRequest(
+        cluster_id=CLUSTER, topics=(quorum_messages.VoteTopic(topic_name=topic, partitions=(vote,)),)
+    )
 
 
 def code_of(response: Any) -> int:

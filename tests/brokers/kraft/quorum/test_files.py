@@ -142,7 +142,7 @@ def test_damage_in_a_segment_that_is_not_the_last_is_told_with_its_place(tmp_pat
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(LogCorrupted, match=rf"{path.name}, byte {len(data) // 2}: the checksum of the batch"):
+    with pytest.raises(LogCorrupted, match=rf"{path.name}, byte {len(data) // 2}: wrong checksum in the batch"):
         opened(tmp_path, segment_bytes=200)
 
 
@@ -192,7 +192,7 @@ def _but_for_epoch(batch: bytes) -> bytes:
         (some(4), "offset 4 and epoch 1 does not follow on; next is offset 3, epoch 1 or later"),
         (some(2), "offset 2"),
         (led(3, 0), "epoch 0 does not follow"),
-        (some(3)[:-1], "byte 0: not a whole batch"),
+        (some(3)[:-1], "byte 0: not a complete batch"),
         (some(3) + some(5), "byte 88: a batch of offset 5"),
     ],
     ids=["gap", "again", "old epoch", "half", "gap within"],

@@ -51,7 +51,7 @@ def test_a_directory_id_is_one_that_kafka_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cluster_id", "node_id", "why"),
-    [("other", 7, "is of cluster cluster, not of other"), ("cluster", 8, "is of node 7, not of 8")],
+    [("other", 7, "belongs to cluster cluster, not to other"), ("cluster", 8, "belongs to node 7, not to 8")],
 )
 def test_a_folder_of_another_is_refused(tmp_path: Path, cluster_id: str, node_id: int, why: str) -> None:
     _open(tmp_path).close()

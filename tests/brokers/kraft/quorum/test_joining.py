@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages import describe_quorum as dq
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.api_versions import FinalizedFeatureKey
-from controller.kafka.messages.describe_cluster import (
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    FinalizedFeatureKey,
 )
+from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.serving.quorum_member import Joining, Member
 from controller.settings.load import load_settings
@@ -47,10 +47,14 @@ class Leader:
         broker = DescribeClusterBroker(broker_id=LEADER, host="127.0.0.1", port=self.port)
         return DescribeClusterResponse(cluster_id="c", controller_id=LEADER, brokers=(broker,))
 
-    async def _quorum(self, context: RequestContext, request: dq.DescribeQuorumRequest) -> Answer:
-        voters = tuple(dq.ReplicaState(replica_id=one, replica_directory_id=at) for one, at in self.voters.items())
-        part = dq.ResponsePartitionData(leader_id=LEADER, current_voters=voters)
-        return dq.DescribeQuorumResponse(topics=(dq.ResponseTopicData(partitions=(part,)),))
+    async def _quorum(self, context: RequestContext, request: quorum_messages.DescribeQuorumRequest) -> Answer:
+        voters = tuple(
+            quorum_messages.QuorumReplica(replica_id=one, replica_directory_id=at) for one, at in self.voters.items()
+        )
+        part = quorum_messages.DescribeQuorumPartitionResult(leader_id=LEADER, current_voters=voters)
+        return quorum_messages.DescribeQuorumResponse(
+            topics=(quorum_messages.DescribeQuorumTopicResult(partitions=(part,)),)
+        )
 
     async def _add(self, context: RequestContext, request: AddRaftVoterRequest) -> Answer:
         if request.voter_id in self.voters:
@@ -60,8 +64,8 @@ class Leader:
 
 
 async def test_the_only_voter_does_not_leave() -> None:
-    only = dq.ReplicaState(replica_id=LEADER, replica_directory_id=b"d" * 16)
-    quorum = dq.ResponsePartitionData(leader_id=LEADER, current_voters=(only,))
+    only = quorum_messages.QuorumReplica(replica_id=LEADER, replica_directory_id=b"d" * 16)
+    quorum = quorum_messages.DescribeQuorumPartitionResult(leader_id=LEADER, current_voters=(only,))
     client = QuorumClient((("127.0.0.1", 1),), Security())
     with pytest.raises(QuorumError, match="node 1 is the only voter: without it there is no quorum"):
         await client.remove("c", quorum, only)

@@ -10,7 +10,7 @@ from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, To
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION, NodeFolder, uuid_text
 from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.state import Quorum
+from controller.machine.state import QuorumLeader
 from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.support import tools
 from tests.support.kafka_controller import KafkaController
@@ -21,7 +21,7 @@ DIRECTORY = b"d" * 16
 METADATA_VERSION_3_9 = 21
 
 
-def _written(folder: Path, quorum: Quorum) -> None:
+def _written(folder: Path, quorum: QuorumLeader) -> None:
     """An epoch led by the node itself, with records in several segments."""
     node = NodeFolder.open(folder, CLUSTER_ID, CONTROLLER, lambda: DIRECTORY)
     log = QuorumFiles(node.partition, segment_bytes=300)
@@ -38,7 +38,7 @@ def _written(folder: Path, quorum: Quorum) -> None:
 
 
 def test_kafkas_tool_prints_what_was_written(tmp_path: Path) -> None:
-    _written(tmp_path, Quorum(1, CONTROLLER, 1, "127.0.0.1", 9093, DIRECTORY))
+    _written(tmp_path, QuorumLeader(1, CONTROLLER, 1, "127.0.0.1", 9093, DIRECTORY))
     segments = sorted((tmp_path / PARTITION).glob("*.log"))
     assert len(segments) > 2
     command = [
@@ -57,7 +57,7 @@ def test_kafkas_tool_prints_what_was_written(tmp_path: Path) -> None:
 def test_a_kafka_controller_leads_on_and_its_log_is_read_again(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     kafka = KafkaController(tmp_path, port, tools.KAFKA_SERVER, kraft_version=1)
-    _written(kafka.metadata, Quorum(1, CONTROLLER, 1, "127.0.0.1", port, DIRECTORY))
+    _written(kafka.metadata, QuorumLeader(1, CONTROLLER, 1, "127.0.0.1", port, DIRECTORY))
 
     def written() -> bytes:
         return b"".join(each.read_bytes() for each in sorted((kafka.metadata / PARTITION).glob("*.log")))

@@ -16,14 +16,8 @@ from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.kafka.handling import Answer, Handler, RequestContext
-from controller.kafka.messages import ApiKey, fetch
-from controller.kafka.messages import describe_quorum as dq
-from controller.kafka.messages import fetch_snapshot as fs
-from controller.kafka.messages.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
+from controller.kafka.messages import ApiKey, quorum
+from controller.kafka.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import snapshot
 from tests.kafka.server.listener import serving
@@ -62,32 +56,32 @@ class Leader:
         broker = DescribeClusterBroker(broker_id=LEADER, host="127.0.0.1", port=self.port)
         return DescribeClusterResponse(cluster_id="c", controller_id=LEADER, brokers=(broker,))
 
-    async def _quorum(self, context: RequestContext, request: dq.DescribeQuorumRequest) -> Answer:
-        def states(of: dict[int, int]) -> tuple[dq.ReplicaState, ...]:
-            return tuple(dq.ReplicaState(replica_id=one, last_fetch_timestamp=at) for one, at in of.items())
+    async def _quorum(self, context: RequestContext, request: quorum.DescribeQuorumRequest) -> Answer:
+        def states(of: dict[int, int]) -> tuple[quorum.QuorumReplica, ...]:
+            return tuple(quorum.QuorumReplica(replica_id=one, last_fetch_timestamp=at) for one, at in of.items())
 
-        part = dq.ResponsePartitionData(
+        part = quorum.DescribeQuorumPartitionResult(
             leader_id=LEADER,
             leader_epoch=4,
             high_watermark=102,
             current_voters=states(self.voters),
             observers=states(self.observers),
         )
-        return dq.DescribeQuorumResponse(topics=(dq.ResponseTopicData(partitions=(part,)),))
+        return quorum.DescribeQuorumResponse(topics=(quorum.DescribeQuorumTopicResult(partitions=(part,)),))
 
-    async def _fetch(self, context: RequestContext, request: fetch.FetchRequest) -> Answer:
+    async def _fetch(self, context: RequestContext, request: quorum.FetchRequest) -> Answer:
         wanted = request.topics[0].partitions[0]
         self.asked.append((wanted.fetch_offset, wanted.last_fetched_epoch))
-        part = fetch.PartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
+        part = quorum.FetchPartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
         if wanted.fetch_offset < 100:
-            part = fetch.PartitionData(snapshot_id=fetch.SnapshotId(end_offset=100, epoch=3))
-        return fetch.FetchResponse(responses=(fetch.FetchableTopicResponse(partitions=(part,)),))
+            part = quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=3))
+        return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(partitions=(part,)),))
 
-    async def _fetch_snapshot(self, context: RequestContext, request: fs.FetchSnapshotRequest) -> Answer:
+    async def _fetch_snapshot(self, context: RequestContext, request: quorum.FetchSnapshotRequest) -> Answer:
         at = request.topics[0].partitions[0].position
         piece = self.snapshot[at : at + 50]
-        part = fs.ResponsePartitionSnapshot(size=len(self.snapshot), position=at, unaligned_records=piece)
-        return fs.FetchSnapshotResponse(topics=(fs.ResponseTopicSnapshot(partitions=(part,)),))
+        part = quorum.ResponsePartitionSnapshot(size=len(self.snapshot), position=at, unaligned_records=piece)
+        return quorum.FetchSnapshotResponse(topics=(quorum.ResponseTopicSnapshot(partitions=(part,)),))
 
 
 @asynccontextmanager

@@ -27,12 +27,9 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, leader_change_record
-from controller.kafka.messages import ZERO_UUID, Message
-from controller.kafka.messages import begin_quorum_epoch as begin
-from controller.kafka.messages import end_quorum_epoch as end
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import fetch_snapshot as fs
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import ZERO_UUID, Message, quorum
+from controller.kafka.messages.message import LeaderIdAndEpoch
+from controller.kafka.messages.message import Listener as ListenerMessage
 from tests.brokers.kraft.quorum.logs import opened, snapshot, some
 
 ME, LIAR, THIRD = 1, 2, 3
@@ -103,10 +100,10 @@ class Follower:
 
     def begin(self) -> None:
         """The liar leads the next epoch."""
-        part = begin.RequestPartitionData(leader_id=LIAR, leader_epoch=self.core.epoch + 1)
-        topics = (begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),)
-        place = begin.LeaderEndpoint(name="CONTROLLER", host="node", port=LIAR)
-        self.request(begin.BeginQuorumEpochRequest(topics=topics, leader_endpoints=(place,)))
+        part = quorum.BeginEpochPartition(leader_id=LIAR, leader_epoch=self.core.epoch + 1)
+        topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
+        place = ListenerMessage(name="CONTROLLER", host="node", port=LIAR)
+        self.request(quorum.BeginQuorumEpochRequest(topics=topics, leader_endpoints=(place,)))
         assert self.core.leader_id == LIAR
 
     def reply(self, liar: Liar) -> None:
@@ -121,12 +118,14 @@ class Follower:
 
 
 def response_of(part: Any, epoch: int, leader_id: int = LIAR) -> Message:
-    if isinstance(part, fs.ResponsePartitionSnapshot):
-        leads = fs.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    if isinstance(part, quorum.ResponsePartitionSnapshot):
+        leads = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
         part = msgspec.structs.replace(part, current_leader=leads)
-        return fs.FetchSnapshotResponse(topics=(fs.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),))
-    part = msgspec.structs.replace(part, current_leader=f.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch))
-    return f.FetchResponse(responses=(f.FetchableTopicResponse(topic=METADATA_TOPIC, partitions=(part,)),))
+        return quorum.FetchSnapshotResponse(
+            topics=(quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),)
+        )
+    part = msgspec.structs.replace(part, current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch))
+    return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(topic=METADATA_TOPIC, partitions=(part,)),))
 
 
 @pytest.fixture
@@ -148,7 +147,7 @@ def test_a_control_record_that_cannot_be_is_no_batch(pair: Pair) -> None:
 def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follower: Follower, pair: Pair) -> None:
     epoch = follower.core.epoch
     data = encode_batch(0, epoch, 0, [(b"\0\0\0\2", b"\0\0\0\0\0\2\1\1\0")], is_control=True)
-    follower.respond(f.PartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
+    follower.respond(quorum.FetchPartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
     assert follower.log.end == 0
     assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
     follower.now += 5
@@ -159,29 +158,29 @@ def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follow
 @pytest.mark.parametrize(
     "part",
     [
-        f.PartitionData(records=some(0, epoch=9)),
-        f.PartitionData(records=some(0, epoch=INT32)),
-        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=-7)),
-        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=9)),
-        f.PartitionData(snapshot_id=f.SnapshotId(end_offset=INT64, epoch=1)),
-        f.PartitionData(diverging_epoch=f.EpochEndOffset(epoch=0, end_offset=-5)),
+        quorum.FetchPartitionData(records=some(0, epoch=9)),
+        quorum.FetchPartitionData(records=some(0, epoch=INT32)),
+        quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=-7)),
+        quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=9)),
+        quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=INT64, epoch=1)),
+        quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=0, end_offset=-5)),
     ],
     ids=["a later epoch", "the last epoch", "epoch -7", "a later snapshot", "the last offset", "a negative end"],
 )
-def test_what_no_leader_can_send_is_not_taken(follower: Follower, part: f.PartitionData) -> None:
+def test_what_no_leader_can_send_is_not_taken(follower: Follower, part: quorum.FetchPartitionData) -> None:
     follower.respond(part)
     assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
     assert (follower.log.end, list(follower.folder.rglob("*.checkpoint*"))) == (0, [])
 
 
 def test_a_snapshot_with_such_a_record_does_not_count(follower: Follower) -> None:
-    follower.respond(f.PartitionData(snapshot_id=f.SnapshotId(end_offset=100, epoch=1)))
+    follower.respond(quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=1)))
     whole = snapshot(1)
     batches = [each.data for each in decode_batches(whole)]
     broken = encode_batch(3, 1, 0, [voters()], is_control=True)
     foot = encode_batch(4, 1, 0, [next(decode_batches(batches[-1])).records[0]], is_control=True)
     data = batches[0] + broken + foot
-    follower.respond(fs.ResponsePartitionSnapshot(size=len(data), position=0, unaligned_records=data))
+    follower.respond(quorum.ResponsePartitionSnapshot(size=len(data), position=0, unaligned_records=data))
     assert "the control record at offset 3: voters" in follower.warned[0]
     assert (follower.log.end, follower.log.snapshot) == (0, None)
 
@@ -223,34 +222,42 @@ class Liar:
         epoch, chance = self.number(core.epoch), self._random.random()
         if chance < 0.05:
             return None
-        if isinstance(sent, v.VoteRequest):
-            part = v.ResponsePartitionData(leader_id=self.number(LIAR), leader_epoch=epoch, vote_granted=chance < 0.3)
-            return v.VoteResponse(topics=(v.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),))
-        if isinstance(sent, fs.FetchSnapshotRequest):
+        if isinstance(sent, quorum.VoteRequest):
+            part = quorum.QuorumPartitionResult(
+                leader_id=self.number(LIAR), leader_epoch=epoch, vote_granted=chance < 0.3
+            )
+            return quorum.VoteResponse(
+                topics=(quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,)),)
+            )
+        if isinstance(sent, quorum.FetchSnapshotRequest):
             position = sent.topics[0].partitions[0].position
             data = self.mutated(snapshot(1)) if chance < 0.5 else snapshot(1)
-            piece = fs.ResponsePartitionSnapshot(
+            piece = quorum.ResponsePartitionSnapshot(
                 error_code=self._random.choice((0, 0, 0, 98)),
                 size=self._random.choice((len(data), len(data), -1, INT64)),
                 position=self._random.choice((position, position, -1, INT64)),
                 unaligned_records=data[position:],
             )
             return response_of(piece, epoch, self.number(LIAR))
-        if isinstance(sent, f.FetchRequest):
+        if isinstance(sent, quorum.FetchRequest):
             match self._random.randrange(8):
                 case 0:
-                    wanted = f.SnapshotId(end_offset=self.number(core.log.end + 50), epoch=self.number(core.epoch))
-                    answer = f.PartitionData(snapshot_id=wanted)
+                    wanted = quorum.FetchSnapshotId(
+                        end_offset=self.number(core.log.end + 50), epoch=self.number(core.epoch)
+                    )
+                    answer = quorum.FetchPartitionData(snapshot_id=wanted)
                 case 1:
-                    ends = f.EpochEndOffset(
+                    ends = quorum.EpochEndOffset(
                         epoch=self.number(core.log.last_epoch), end_offset=self.number(core.log.end)
                     )
-                    answer = f.PartitionData(diverging_epoch=ends)
+                    answer = quorum.FetchPartitionData(diverging_epoch=ends)
                 case 2:
-                    answer = f.PartitionData(error_code=self._random.choice((74, 75, 6, 42, -1)))
+                    answer = quorum.FetchPartitionData(error_code=self._random.choice((74, 75, 6, 42, -1)))
                 case _:
                     watermark = self._random.choice((-1, -9, 0, core.log.end, INT64))
-                    answer = f.PartitionData(high_watermark=watermark, records=self.records(core.log.end, core.epoch))
+                    answer = quorum.FetchPartitionData(
+                        high_watermark=watermark, records=self.records(core.log.end, core.epoch)
+                    )
             return response_of(answer, epoch, self.number(LIAR))
         return None
 
@@ -258,35 +265,35 @@ class Liar:
         epoch, node_id = self.number(core.epoch + 1), self.number(LIAR)
         match self._random.randrange(4):
             case 0:
-                part = begin.RequestPartitionData(leader_id=node_id, leader_epoch=epoch)
-                topics = (begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),)
-                place = begin.LeaderEndpoint(name="CONTROLLER", host="node", port=2)
-                return begin.BeginQuorumEpochRequest(
+                part = quorum.BeginEpochPartition(leader_id=node_id, leader_epoch=epoch)
+                topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
+                place = ListenerMessage(name="CONTROLLER", host="node", port=2)
+                return quorum.BeginQuorumEpochRequest(
                     topics=topics, leader_endpoints=(place,) * self._random.randrange(2)
                 )
             case 1:
-                ended = end.RequestPartitionData(
+                ended = quorum.EndEpochPartition(
                     leader_id=node_id, leader_epoch=epoch, preferred_successors=(self.number(ME),) * 2
                 )
-                ends = (end.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(ended,)),)
-                return end.EndQuorumEpochRequest(topics=ends)
+                ends = (quorum.EndEpochTopic(topic_name=METADATA_TOPIC, partitions=(ended,)),)
+                return quorum.EndQuorumEpochRequest(topics=ends)
             case 2:
-                fetched = f.FetchPartition(
+                fetched = quorum.FetchPartition(
                     current_leader_epoch=epoch,
                     fetch_offset=self.number(core.log.end),
                     last_fetched_epoch=self.number(1),
                 )
-                wanted = (f.FetchTopic(topic=METADATA_TOPIC, partitions=(fetched,)),)
-                return f.FetchRequest(replica_id=node_id, topics=wanted, max_bytes=self.number(100))
+                wanted = (quorum.FetchTopic(topic=METADATA_TOPIC, partitions=(fetched,)),)
+                return quorum.FetchRequest(replica_id=node_id, topics=wanted, max_bytes=self.number(100))
             case _:
-                vote = v.RequestPartitionData(
+                vote = quorum.VotePartition(
                     replica_epoch=epoch,
                     replica_id=node_id,
                     last_offset_epoch=self.number(core.log.last_epoch),
                     last_offset=self.number(core.log.end),
                     pre_vote=self._random.random() < 0.5,
                 )
-                return v.VoteRequest(topics=(v.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(vote,)),))
+                return quorum.VoteRequest(topics=(quorum.VoteTopic(topic_name=METADATA_TOPIC, partitions=(vote,)),))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

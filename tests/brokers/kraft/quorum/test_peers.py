@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security, security_of
 from controller.brokers.kraft.quorum import peers as peers_of
 from controller.brokers.kraft.quorum.peers import BACKOFF_S_MAX, Peers
 from controller.kafka.codec.codec import encode_response
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
-from controller.kafka.messages.fetch import FetchRequest, FetchResponse
-from controller.kafka.messages.vote import VoteRequest, VoteResponse
+from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.kafka.sasl.users import rules
@@ -170,13 +169,13 @@ def _versions(correlation_id: int = 1) -> bytes:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ([b"\x7f\xff\xff\xff"], "announces an answer of 2147483647 bytes; at most 67108864 are taken"),
-        ([b"\xff\xff\xff\xff"], "announces an answer of -1 bytes"),
-        ([b"HTTP/1.1 400 Bad"], "announces an answer of 1213486160 bytes"),
-        ([b"\0\0\0\x02ab"], "sends an answer that cannot be read"),
-        ([_versions(7)], "answers request 7, not 1"),
+        ([b"\x7f\xff\xff\xff"], "announces a response of 2147483647 bytes; the limit is 67108864"),
+        ([b"\xff\xff\xff\xff"], "announces a response of -1 bytes"),
+        ([b"HTTP/1.1 400 Bad"], "announces a response of 1213486160 bytes"),
+        ([b"\0\0\0\x02ab"], "sent an invalid response"),
+        ([_versions(7)], "answered request 7 instead of 1"),
         ([_versions(), b"\0\0\0\x09\0\0\0\x01\0\0"], "closed the connection"),
-        ([_versions(), encode_response(ApiKey.VOTE, 2, 2, VoteResponse())], "answers request 2, not 1"),
+        ([_versions(), encode_response(ApiKey.VOTE, 2, 2, VoteResponse())], "answered request 2 instead of 1"),
     ],
     ids=["huge", "negative", "http", "short", "other id", "cut", "other vote"],
 )
@@ -235,5 +234,5 @@ async def test_peers_prove_who_they_are_over_tls(tmp_path: Path, mechanism: str)
             assert (response == VoteResponse(error_code=2)) == works
             assert len(noted.troubles) == (0 if works else 1)
             if security is wrong:
-                assert "does not take the credentials" in str(noted.troubles[0])
+                assert "rejects the credentials" in str(noted.troubles[0])
             peers.close()

@@ -9,15 +9,14 @@ import pytest
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import FETCH, NotLeader, Peer, Role
 from controller.brokers.kraft.quorum.raft.following import fetch_request
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import vote as v
-from controller.kafka.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from controller.kafka.messages.end_quorum_epoch import (
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndEpochPartition,
+    EndEpochTopic,
     EndQuorumEpochRequest,
-    RequestPartitionData,
-    RequestTopicData,
+    FetchSnapshotRequest,
 )
-from controller.kafka.messages.fetch_snapshot import FetchSnapshotRequest
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     OTHER_DISK,
@@ -216,10 +215,8 @@ def test_followers_that_have_more_are_to_succeed_first(monkeypatch: pytest.Monke
 
 
 def resigned(leader: Replica, successors: tuple[int, ...]) -> EndQuorumEpochRequest:
-    part = RequestPartitionData(
-        leader_id=leader.id, leader_epoch=quorum_of(leader).epoch, preferred_successors=successors
-    )
-    topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(part,))
+    part = EndEpochPartition(leader_id=leader.id, leader_epoch=quorum_of(leader).epoch, preferred_successors=successors)
+    topic = EndEpochTopic(topic_name="__cluster_metadata", partitions=(part,))
     return EndQuorumEpochRequest(cluster_id=CLUSTER, topics=(topic,))
 
 
@@ -296,13 +293,22 @@ def test_who_hears_its_leader_grants_no_pre_vote_and_remembers_none() -> None:
 def test_a_vote_that_cannot_be_is_refused(changes: dict[str, Any], code: ErrorCode) -> None:
     world = settled()
     fields = {"replica_epoch": 50, "replica_id": 2, "last_offset": 9, "last_offset_epoch": 1, **changes}
-    topic = v.RequestTopicData(topic_name="__cluster_metadata", partitions=(v.RequestPartitionData(**fields),))
-    response = answer(others(world)[0], v.VoteRequest(cluster_id=CLUSTER, topics=(topic,)))
+    topic = quorum_messages.VoteTopic(
+        topic_name="__cluster_metadata", partitions=(quorum_messages.VotePartition(**fields),)
+    )
+    response = answer(others(world)[0], quorum_messages.VoteRequest(cluster_id=CLUSTER, topics=(topic,)))
     assert response.topics[0].partitions[0].error_code == code
 
 
 @pytest.mark.parametrize(
-    "kind", [v.VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, f.FetchRequest, FetchSnapshotRequest]
+    "kind",
+    [
+        quorum_messages.VoteRequest,
+        BeginQuorumEpochRequest,
+        EndQuorumEpochRequest,
+        quorum_messages.FetchRequest,
+        FetchSnapshotRequest,
+    ],
 )
 def test_other_clusters_and_other_partitions_are_refused(kind: type[Any]) -> None:
     leader = leader_of(settled())

@@ -12,8 +12,7 @@ from controller.brokers.kraft.quorum.raft.leading import PUT_OFF_S
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
 from controller.brokers.kraft.quorum.raft.voters import VoterSet
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     answer,
@@ -26,13 +25,15 @@ from tests.brokers.kraft.quorum.worlds import (
 from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S, World
 
 
-def fetched(world: World, **changes: Any) -> f.PartitionData:
+def fetched(world: World, **changes: Any) -> quorum_messages.FetchPartitionData:
     """The leader's answer to a fetch that does not wait, by nobody."""
     leader = leader_of(world)
     fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
-    topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(f.FetchPartition(**fields),))
-    part: f.PartitionData = (
-        answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
+    topic = quorum_messages.FetchTopic(
+        topic_id=METADATA_TOPIC_ID, partitions=(quorum_messages.FetchPartition(**fields),)
+    )
+    part: quorum_messages.FetchPartitionData = (
+        answer(leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
     )
     return part
 
@@ -55,15 +56,17 @@ def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
     last_epoch = leader.disk.last_epoch
 
     def ends(replica_id: int, directory: bytes, offset: int = 0) -> tuple[int, int]:
-        part = f.FetchPartition(
+        part = quorum_messages.FetchPartition(
             current_leader_epoch=quorum_of(leader).epoch,
             fetch_offset=offset,
             last_fetched_epoch=last_epoch if offset else 0,
             replica_directory_id=directory,
         )
-        topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        state = f.ReplicaState(replica_id=replica_id)
-        response = answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
+        topic = quorum_messages.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
+        state = quorum_messages.ReplicaState(replica_id=replica_id)
+        response = answer(
+            leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state)
+        )
         shown = response.responses[0].partitions[0]
         *_, last = [None, *decode_batches(shown.records or b"")]
         return (offset if last is None else last.last_offset + 1), shown.high_watermark
@@ -117,11 +120,11 @@ def test_voters_are_heard_however_many_others_fetch() -> None:
     epoch = quorum_of(leader).epoch
     world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
     end, newest = leader.disk.end, leader.disk.last_epoch
-    part = f.FetchPartition(current_leader_epoch=epoch, fetch_offset=end, last_fetched_epoch=newest)
-    topic = f.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
+    part = quorum_messages.FetchPartition(current_leader_epoch=epoch, fetch_offset=end, last_fetched_epoch=newest)
+    topic = quorum_messages.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
     for number in range(100, 100 + 2 * REPLICAS_MAX):
-        state = f.ReplicaState(replica_id=number)
-        answer(leader, f.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
+        state = quorum_messages.ReplicaState(replica_id=number)
+        answer(leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
     world.run_until(world.now + 0.2)
     leader.append(b"x")
     world.run_until(world.now + 0.5)
@@ -133,8 +136,10 @@ def test_voters_are_heard_however_many_others_fetch() -> None:
 @pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])
 def test_a_fetch_of_another_partition_is_refused(topic_id: bytes, index: int) -> None:
     leader = leader_of(settled())
-    part = f.FetchPartition(partition=index, current_leader_epoch=quorum_of(leader).epoch, fetch_offset=0)
-    request = f.FetchRequest(cluster_id=CLUSTER, topics=(f.FetchTopic(topic_id=topic_id, partitions=(part,)),))
+    part = quorum_messages.FetchPartition(partition=index, current_leader_epoch=quorum_of(leader).epoch, fetch_offset=0)
+    request = quorum_messages.FetchRequest(
+        cluster_id=CLUSTER, topics=(quorum_messages.FetchTopic(topic_id=topic_id, partitions=(part,)),)
+    )
     assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -161,7 +166,7 @@ def test_parked_fetches_are_answered_for_a_watermark_and_at_a_quarter_of_the_fet
     leader, follower = leader_of(world), others(world)[0]
     seen = sent(follower, monkeypatch)
     world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
-    assert 14 <= len([each for each in seen if isinstance(each.request, f.FetchRequest)]) <= 17
+    assert 14 <= len([each for each in seen if isinstance(each.request, quorum_messages.FetchRequest)]) <= 17
     leader.append(b"x")
     world.run_until(world.now + 0.05)
     assert [each.watermark for each in world.replicas.values()].count(leader.disk.end) == 2, "a majority"
@@ -177,8 +182,12 @@ def test_what_is_fetched_at_once_comes_in_time_on_a_slow_line(monkeypatch: pytes
     assert following is not None
     following._begin_snapshot(SnapshotId(follower.disk.end + 1000, follower.disk.last_epoch))
     world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
-    requests = [each.request for each in seen if isinstance(each.request, f.FetchRequest | fs.FetchSnapshotRequest)]
-    assert {type(each) for each in requests} == {f.FetchRequest, fs.FetchSnapshotRequest}
+    requests = [
+        each.request
+        for each in seen
+        if isinstance(each.request, quorum_messages.FetchRequest | quorum_messages.FetchSnapshotRequest)
+    ]
+    assert {type(each) for each in requests} == {quorum_messages.FetchRequest, quorum_messages.FetchSnapshotRequest}
     assert all(each.max_bytes < bytes_per_s * timeout_s for each in requests)
 
 
@@ -188,5 +197,5 @@ def test_a_follower_that_would_lose_what_is_committed_stops() -> None:
     following, end = quorum_of(follower).following, follower.disk.end
     assert following is not None
     with pytest.raises(CommittedLost, match="committed"):
-        following._truncate(f.EpochEndOffset(epoch=0, end_offset=0))
+        following._truncate(quorum_messages.EpochEndOffset(epoch=0, end_offset=0))
     assert follower.disk.end == end

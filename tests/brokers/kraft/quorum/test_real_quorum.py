@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.api_versions import with_api_versions
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -21,7 +21,7 @@ from controller.brokers.kraft.quorum.raft.effects import Options, Role
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import APIS, Message
-from controller.kafka.messages.api_versions import SupportedFeatureKey
+from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.kafka.server.server import KafkaServer
 from tests.brokers.kraft.quorum.seats import SERVED
 from tests.kafka.server.listener import until

@@ -11,11 +11,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from controller.apis.kraft.controller_registration import ControllerRegistrationHandler
 from controller.apis.kraft.features import UpdateFeaturesHandler
-from controller.brokers.kraft.checks import Checks
-from controller.brokers.kraft.epoch import KraftOptions
+from controller.apis.kraft.quorum import ControllerRegistrationHandler
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, features_at
+from controller.brokers.kraft.kraft_brokers import Checks, KraftOptions
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
@@ -32,8 +31,8 @@ from controller.brokers.kraft.quorum.registered import (
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.controller_registration import ControllerRegistrationRequest, Feature
-from controller.kafka.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.cluster import ControllerRegistrationRequest, FeatureUpdateKey, UpdateFeaturesRequest
+from controller.kafka.messages.message import Feature
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -149,5 +148,5 @@ async def test_metadata_version_is_not_raised_by_itself_past_what_voters_support
     with capture_logs() as logged:
         await checks._raise_features()
     assert [each["why"].partition(",")[0] for each in logged] == ([] if why is None else [why])
-    commands = [each.args[0] for each in controller.observe.call_args_list]
+    commands = [each.args[0] for each in controller.submit_internal.call_args_list]
     assert [isinstance(each, ChangeFeatures) for each in commands] == ([True] if why is None else [])

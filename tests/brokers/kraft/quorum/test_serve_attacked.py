@@ -92,7 +92,7 @@ def test_a_start_says_which_control_record_is_malformed_and_how_to_go_on(served:
     with segment.open("ab") as file:
         file.write(data)
     output = ended(served)
-    assert f"{segment}, byte 0: the control record at offset {end}: VotersV0" in output
+    assert f"{segment}, byte 0: invalid control record at offset {end}: VotersV0" in output
     assert "Restore the folder from a copy" in output
     assert "Traceback" not in output
 

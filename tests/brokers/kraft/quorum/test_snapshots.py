@@ -103,7 +103,7 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     log.append_snapshot(data[50:])
     with monkeypatch.context() as patched:
         if killed_at == "named":
-            patched.setattr(QuorumFiles, "_begin_anew", lambda *_: 1 / 0)
+            patched.setattr(QuorumFiles, "_replace_log", lambda *_: 1 / 0)
         elif killed_at == "emptied":
             patched.setattr(files, "Segment", lambda *_, **__: 1 / 0)
         with nullcontext() if killed_at == "never" else pytest.raises(ZeroDivisionError):
@@ -126,8 +126,8 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     ("data", "why"),
     [
         (b"", "an empty snapshot"),
-        (snapshot(2)[:-1], "not a whole batch"),
-        (snapshot(2)[:-60], "less than the head of a batch|not a whole batch"),
+        (snapshot(2)[:-1], "not a complete batch"),
+        (snapshot(2)[:-60], "too short for a batch header|not a complete batch"),
         (snapshot(2)[: -len(encode_batch(0, 2, 5, [snapshot_footer()], is_control=True))], "incomplete snapshot"),
         (some(0), "incomplete snapshot"),
         (encode_batch(0, 2, 5, [snapshot_header(5)], is_control=True) + some(1, epoch=2), "incomplete snapshot"),

@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import Pair, decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.snapshots import snapshot_bytes
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -155,8 +154,11 @@ async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (NEWER, "CannotFold: 1 records of a newer release, the first begins with 01 ff 01 00"),
-        ((None, encode_record(kinds.RemoveTopicRecord(topic_id=b"t" * 16))), "CannotFold: .* is of no topic"),
+        (NEWER, "RecordMismatch: 1 records of a newer release, the first begins with 01 ff 01 00"),
+        (
+            (None, encode_record(kinds.RemoveTopicRecord(topic_id=b"t" * 16))),
+            "RecordMismatch: .* refers to an unknown topic",
+        ),
         ((None, b"\x01\x02\x00"), "MalformedRecord: .*"),
     ],
     ids=["newer", "unknown topic", "malformed"],

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.apis.kraft.controller_registration import UnregisterControllerHandler
+from controller.apis.kraft.quorum import UnregisterControllerHandler
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
-from controller.brokers.kraft.log.snapshots import snapshot_batches
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.unregister_controller import UnregisterControllerRequest, UnregisterControllerResponse
+from controller.kafka.messages.cluster import UnregisterControllerRequest, UnregisterControllerResponse
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, quorum
 

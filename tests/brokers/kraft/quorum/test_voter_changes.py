@@ -9,11 +9,15 @@ import pytest
 
 from controller.brokers.kraft.quorum.raft.effects import Refused, Role
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from controller.kafka.messages.describe_quorum import DescribeQuorumRequest
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from controller.kafka.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
-from controller.kafka.messages.update_raft_voter import Listener as Moved
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.message import Listener as Moved
+from controller.kafka.messages.quorum import (
+    AddRaftVoterRequest,
+    DescribeQuorumRequest,
+    KRaftVersionFeature,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+)
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     OTHER_DISK,

@@ -8,7 +8,7 @@ import pytest
 
 from controller.brokers.kraft.quorum.raft.core import Quorum
 from controller.brokers.kraft.quorum.raft.effects import Reply, Send
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import quorum as quorum_messages
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 
 OTHER_DISK = b"another disk's.."
@@ -75,8 +75,10 @@ def sent(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> list[Send]:
     return found
 
 
-def vote_request(candidate: Replica, epoch: int, end: int, last_epoch: int, pre_vote: bool = False) -> v.VoteRequest:
-    part = v.RequestPartitionData(
+def vote_request(
+    candidate: Replica, epoch: int, end: int, last_epoch: int, pre_vote: bool = False
+) -> quorum_messages.VoteRequest:
+    part = quorum_messages.VotePartition(
         replica_epoch=epoch,
         replica_id=candidate.id,
         replica_directory_id=candidate.disk.directory,
@@ -84,5 +86,5 @@ def vote_request(candidate: Replica, epoch: int, end: int, last_epoch: int, pre_
         last_offset=end,
         pre_vote=pre_vote,
     )
-    topic = v.RequestTopicData(topic_name="__cluster_metadata", partitions=(part,))
-    return v.VoteRequest(cluster_id=CLUSTER, topics=(topic,))
+    topic = quorum_messages.VoteTopic(topic_name="__cluster_metadata", partitions=(part,))
+    return quorum_messages.VoteRequest(cluster_id=CLUSTER, topics=(topic,))

@@ -8,7 +8,7 @@ from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.raft.effects import VOTE, Role
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.brokers.kraft.quorum.raft.voters import Voter
-from controller.kafka.messages import vote as v
+from controller.kafka.messages import quorum
 
 if TYPE_CHECKING:
     from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -61,7 +61,7 @@ class _Standing:
     def flushed(self, now: float) -> None:
         """More of the log is durable."""
 
-    def replied(self, now: float, context: int, response: v.VoteResponse | None) -> None:
+    def replied(self, now: float, context: int, response: quorum.VoteResponse | None) -> None:
         """A voter's answer, or none."""
         if response is None:
             self._again[context] = now + AGAIN_S
@@ -88,7 +88,7 @@ class _Standing:
 
     def _request(self, now: float, voter: Voter) -> None:
         core = self._core
-        part = v.RequestPartitionData(
+        part = quorum.VotePartition(
             replica_epoch=core.epoch,
             replica_id=core.me.id,
             replica_directory_id=core.me.directory,
@@ -97,10 +97,10 @@ class _Standing:
             last_offset=core.log.end,
             pre_vote=self.is_pre_vote,
         )
-        request = v.VoteRequest(
+        request = quorum.VoteRequest(
             cluster_id=core.options.cluster_id,
             voter_id=voter.id,
-            topics=(v.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),),
+            topics=(quorum.VoteTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
         )
         core.send(voter.id, voter.id, core.place_of(voter), VOTE, request, min(self._until - now, REQUEST_S_MAX))
 

@@ -27,10 +27,8 @@ from controller.brokers.kraft.quorum.raft.effects import (
 from controller.brokers.kraft.quorum.raft.full_disk import no_room
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.responses import learn_from
-from controller.kafka.messages import Message
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import fetch_snapshot as fs
-from controller.kafka.messages import update_raft_voter as u
+from controller.kafka.messages import Message, quorum
+from controller.kafka.messages.message import Listener
 
 if TYPE_CHECKING:
     from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -150,17 +148,17 @@ class Follower:
         if self._snapshot is None:
             self._send(now, FETCH, fetch_request(core, 0 if self._may_claim(now) else FETCH_WAIT_MS))
             return
-        part = fs.RequestPartitionSnapshot(
+        part = quorum.RequestPartitionSnapshot(
             current_leader_epoch=core.epoch,
-            snapshot_id=fs.SnapshotId(end_offset=self._snapshot.end_offset, epoch=self._snapshot.epoch),
+            snapshot_id=quorum.FetchSnapshotId(end_offset=self._snapshot.end_offset, epoch=self._snapshot.epoch),
             position=self._position,
             replica_directory_id=core.me.directory,
         )
-        request = fs.FetchSnapshotRequest(
+        request = quorum.FetchSnapshotRequest(
             cluster_id=core.options.cluster_id,
             replica_id=core.me.id,
             max_bytes=FETCH_BYTES_MAX,
-            topics=(fs.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),),
+            topics=(quorum.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),),
         )
         self._send(now, FETCH, request)
 
@@ -209,7 +207,7 @@ class Follower:
 
     def _take(self, now: float, part: Any) -> bool:
         """True if the leader answered as one. Raises BrokenBatch and OSError."""
-        if isinstance(part, fs.ResponsePartitionSnapshot):
+        if isinstance(part, quorum.ResponsePartitionSnapshot):
             return self._take_piece(part)
         if part.error_code or part.current_leader.leader_epoch != self._core.epoch:
             return False
@@ -237,7 +235,7 @@ class Follower:
     def _may_claim_beside_a_fetch(self, now: float) -> bool:
         return self._in_flight and self._snapshot is None and self._may_claim(now)
 
-    def _truncate(self, leader: f.EpochEndOffset) -> None:
+    def _truncate(self, leader: quorum.EpochEndOffset) -> None:
         """To where both logs may be alike: the end of the newest epoch that both have (`truncateToEndOffset`)."""
         core = self._core
         if leader.end_offset < 0:
@@ -265,7 +263,7 @@ class Follower:
         core.log.begin_snapshot(snapshot)
         self._snapshot, self._position = snapshot, 0
 
-    def _take_piece(self, part: fs.ResponsePartitionSnapshot) -> bool:
+    def _take_piece(self, part: quorum.ResponsePartitionSnapshot) -> bool:
         core, snapshot = self._core, self._snapshot
         if snapshot is None or part.error_code:
             self._snapshot = None
@@ -290,38 +288,38 @@ class Follower:
         if now < self._update_at or not core.is_voter or core.voters.by_id[core.me.id] == core.me:
             return
         self._update_at = now + 1.5 * core.options.fetch_timeout_s
-        request = u.UpdateRaftVoterRequest(
+        request = quorum.UpdateRaftVoterRequest(
             cluster_id=core.options.cluster_id,
             current_leader_epoch=core.epoch,
             voter_id=core.me.id,
             voter_directory_id=core.me.directory,
-            listeners=tuple(u.Listener(name=each.name, host=each.host, port=each.port) for each in core.me.listeners),
-            k_raft_version_feature=u.KRaftVersionFeature(
+            listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in core.me.listeners),
+            k_raft_version_feature=quorum.KRaftVersionFeature(
                 min_supported_version=core.me.versions[0], max_supported_version=core.me.versions[1]
             ),
         )
         self._send(now, UPDATE, request)
 
-    def _updated(self, now: float, response: u.UpdateRaftVoterResponse | None) -> None:
+    def _updated(self, now: float, response: quorum.UpdateRaftVoterResponse | None) -> None:
         if response is not None and not response.error_code and self._core.kraft_version == 0:
             self._update_at = float("inf")  # this leader knows
 
 
-def fetch_request(core: Quorum, max_wait_ms: int) -> f.FetchRequest:
+def fetch_request(core: Quorum, max_wait_ms: int) -> quorum.FetchRequest:
     """A fetch from the end of the log, which is durable."""
     assert core.is_durable, "a fetch says that all before is durable"
-    part = f.FetchPartition(
+    part = quorum.FetchPartition(
         current_leader_epoch=core.epoch,
         fetch_offset=core.log.end,
         last_fetched_epoch=core.log.last_epoch,
         replica_directory_id=core.me.directory,
         high_watermark=core.high_watermark,
     )
-    return f.FetchRequest(
+    return quorum.FetchRequest(
         cluster_id=core.options.cluster_id,
-        replica_state=f.ReplicaState(replica_id=core.me.id),
+        replica_state=quorum.ReplicaState(replica_id=core.me.id),
         replica_id=core.me.id,
         max_wait_ms=max_wait_ms,
         max_bytes=FETCH_BYTES_MAX,
-        topics=(f.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,)),),
+        topics=(quorum.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,)),),
     )

@@ -23,10 +23,8 @@ from controller.brokers.kraft.quorum.raft.voters import (
     leader_change_record,
     voters_record,
 )
-from controller.kafka.messages import begin_quorum_epoch as begin
-from controller.kafka.messages import describe_quorum as dq
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import fetch_snapshot as fs
+from controller.kafka.messages import quorum
+from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ class ParkedFetch(msgspec.Struct, frozen=True):
 
     token: Hashable
     replica: int
-    part: f.FetchPartition
+    part: quorum.FetchPartition
     max_bytes: int
     since: float
     until: float
@@ -92,7 +90,9 @@ class Leader:
         core = self._core
         for each in self._parked.values():
             code = int(ErrorCode.FENCED_LEADER_EPOCH if core.epoch > each.part.current_leader_epoch else _NOT_LEADER)
-            core.respond(each.token, fetch_response(core.said, f.PartitionData(error_code=code, high_watermark=-1)))
+            core.respond(
+                each.token, fetch_response(core.said, quorum.FetchPartitionData(error_code=code, high_watermark=-1))
+            )
         self._parked = {}
         self.changes.leave()
         core.claim_ended(now, now - self._began)
@@ -209,7 +209,7 @@ class Leader:
 
     # --- those who follow
 
-    def fetch(self, now: float, token: Hashable, request: f.FetchRequest, part: f.FetchPartition) -> None:
+    def fetch(self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition) -> None:
         """A fetch in this epoch: it counts from where it is valid, and waits if there is nothing new."""
         core = self._core
         replica = max(request.replica_state.replica_id, request.replica_id)
@@ -253,14 +253,14 @@ class Leader:
         for each in [each for each in self._parked.values() if self._is_wanted(now, each)]:
             self._complete(now, each)
 
-    def _answer(self, part: f.FetchPartition) -> f.PartitionData | None:
+    def _answer(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
         """To a fetch from where this log was never, or is no longer."""
         match self._core.log.validate(part.fetch_offset, part.last_fetched_epoch):
             case Diverging(epoch, offset):
-                return f.PartitionData(diverging_epoch=f.EpochEndOffset(epoch=epoch, end_offset=offset))
+                return quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=epoch, end_offset=offset))
             case NeedsSnapshot(snapshot):
-                wanted = f.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
-                return f.PartitionData(snapshot_id=wanted)
+                wanted = quorum.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+                return quorum.FetchPartitionData(snapshot_id=wanted)
             case _:
                 return None
 
@@ -271,26 +271,26 @@ class Leader:
         answer = self._answer(parked.part)
         if answer is None:
             records = core.log.read(parked.part.fetch_offset, parked.max_bytes)
-            answer = f.PartitionData(records=below(records, self._end_for(parked)))
+            answer = quorum.FetchPartitionData(records=below(records, self._end_for(parked)))
         answer = msgspec.structs.replace(answer, high_watermark=self.watermark, log_start_offset=core.log.start)
         core.respond(parked.token, fetch_response(core.said, answer))
 
     def fetch_snapshot(
-        self, now: float, request: fs.FetchSnapshotRequest, part: fs.RequestPartitionSnapshot
-    ) -> fs.FetchSnapshotResponse:
+        self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot
+    ) -> quorum.FetchSnapshotResponse:
         """A piece of a snapshot."""
         core, wanted = self._core, SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
         if request.replica_id >= 0:
             self.progress.listened(now, request.replica_id, part.replica_directory_id)
         found = core.log.read_snapshot(wanted, part.position, min(request.max_bytes, SNAPSHOT_BYTES_MAX))
-        answer = fs.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
+        answer = quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
         if found is not None:
             size, data = found
-            answer = fs.ResponsePartitionSnapshot(
+            answer = quorum.ResponsePartitionSnapshot(
                 snapshot_id=part.snapshot_id, size=size, position=part.position, unaligned_records=data
             )
             if not 0 <= part.position < size:
-                answer = fs.ResponsePartitionSnapshot(error_code=int(ErrorCode.POSITION_OUT_OF_RANGE))
+                answer = quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.POSITION_OUT_OF_RANGE))
         return snapshot_response(core.said, answer)
 
     def _begin_epoch(self, now: float) -> None:
@@ -300,15 +300,15 @@ class Leader:
             silent_s = now - self.progress.of(voter).fetched_at
             if voter.id in self._beginning or silent_s < core.options.fetch_timeout_s / 2:
                 continue
-            part = begin.RequestPartitionData(
+            part = quorum.BeginEpochPartition(
                 voter_directory_id=voter.directory, leader_id=core.me.id, leader_epoch=core.epoch
             )
-            request = begin.BeginQuorumEpochRequest(
+            request = quorum.BeginQuorumEpochRequest(
                 cluster_id=core.options.cluster_id,
                 voter_id=voter.id,
-                topics=(begin.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),),
+                topics=(quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
                 leader_endpoints=tuple(
-                    begin.LeaderEndpoint(name=each.name, host=each.host, port=each.port) for each in core.me.listeners
+                    Listener(name=each.name, host=each.host, port=each.port) for each in core.me.listeners
                 ),
             )
             self._beginning.add(voter.id)
@@ -323,15 +323,15 @@ class Leader:
         if response is not None:
             learn_from(self._core, now, response)
 
-    def describe(self, now: float) -> dq.DescribeQuorumResponse:
+    def describe(self, now: float) -> quorum.DescribeQuorumResponse:
         """Who votes, who observes, and how far they are (KIP-836)."""
         core = self._core
 
-        def shown(node_id: int, directory: bytes, seen: Replica) -> dq.ReplicaState:
+        def shown(node_id: int, directory: bytes, seen: Replica) -> quorum.QuorumReplica:
             fetched, caught_up = (
                 core.wall_ms(at) if at > -math.inf else -1 for at in (seen.fetched_at, seen.caught_up_at)
             )
-            return dq.ReplicaState(
+            return quorum.QuorumReplica(
                 replica_id=node_id,
                 replica_directory_id=directory,
                 log_end_offset=seen.end,
@@ -342,7 +342,7 @@ class Leader:
         def of(voter: Voter) -> Replica:
             return Replica(core.log.end, now, now) if voter.id == core.me.id else self.progress.of(voter)
 
-        part = dq.ResponsePartitionData(
+        part = quorum.DescribeQuorumPartitionResult(
             leader_id=core.me.id,
             leader_epoch=core.epoch,
             high_watermark=self.watermark,
@@ -352,16 +352,14 @@ class Leader:
             ),
         )
         nodes = tuple(
-            dq.Node(
+            quorum.QuorumNode(
                 node_id=voter.id,
-                listeners=tuple(
-                    dq.Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners
-                ),
+                listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
             )
             for voter in core.voters
         )
-        topic = dq.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
-        return dq.DescribeQuorumResponse(topics=(topic,), nodes=nodes)
+        topic = quorum.DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
+        return quorum.DescribeQuorumResponse(topics=(topic,), nodes=nodes)
 
 
 _NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,7 +1,7 @@
-"""What the consensus needs of a log: the quorum's copy of the metadata log on one voter's disk.
+"""The port of Raft to the metadata log on one voter's disk.
 
-Offsets count records. `start` is where the log begins: behind the newest snapshot's end or before it, `end` is behind
-the last record, and what is below `durable_end` survives a crash. The rules of divergence are those of Kafka's
+Offsets count records. `start` is the first offset in the log; it is at most the newest snapshot's end. `end` is the
+offset after the last record. Records below `durable_end` survive a crash. Divergence is detected as in Kafka's
 `ReplicatedLog` (validateOffsetAndEpoch, endOffsetForEpoch).
 """
 
@@ -16,22 +16,22 @@ from controller.brokers.kraft.log.batches import RecordBatch
 from controller.kafka.messages import ZERO_UUID
 
 NOBODY: Final = -1
-"""The id where there is no leader, or no vote."""
+"""The node id for "no leader" and "no vote"."""
 EPOCH_MAX: Final = (1 << 31) - 2
-"""The last epoch in which anybody may lead: an epoch has 32 bits, in files and on the wire."""
-_EPOCHS_UNQUESTIONED: Final = 1 << 30
-"""With an election a second no quorum is beyond this in 34 years."""
-_EPOCHS_AT_ONCE: Final = 1000
+"""The last epoch in which a voter may lead: an epoch is an int32, in files and on the wire."""
+_EPOCH_ALWAYS_ACCEPTED: Final = 1 << 30
+"""At one election a second, a quorum reaches this epoch after 34 years."""
+_EPOCH_STEP_MAX: Final = 1000
 
 
 def is_plausible(epoch: int, known: int) -> bool:
-    """True if an epoch of others counts, when the newest known one is `known`. Beyond the first half of all epochs
-    only a small step is taken, so that no single message uses them up."""
-    return epoch <= max(_EPOCHS_UNQUESTIONED, min(known + _EPOCHS_AT_ONCE, EPOCH_MAX))
+    """True if a received epoch is acceptable when the newest known one is `known`. In the upper half of the range an
+    epoch may rise only in small steps, so that one message cannot exhaust the epochs."""
+    return epoch <= max(_EPOCH_ALWAYS_ACCEPTED, min(known + _EPOCH_STEP_MAX, EPOCH_MAX))
 
 
 class QuorumState(msgspec.Struct, frozen=True):
-    """What a voter must never forget: its epoch, whom it follows in that, whom it voted for."""
+    """The durable state of a voter (`quorum-state` in Kafka): its epoch, and its leader and vote in that epoch."""
 
     epoch: int = 0
     leader_id: int = NOBODY
@@ -47,25 +47,25 @@ class EpochEnd(msgspec.Struct, frozen=True):
 
 
 class SnapshotId(msgspec.Struct, frozen=True, order=True):
-    """A snapshot of all below `end_offset`; `epoch` is that of the last record in it."""
+    """A snapshot of all records below `end_offset`; `epoch` is that of its last record."""
 
     end_offset: int
     epoch: int
 
 
 class Valid(msgspec.Struct, frozen=True):
-    """A follower's log is a beginning of this one: it fetches on."""
+    """The follower's log is a prefix of this one, so it can fetch more."""
 
 
 class Diverging(msgspec.Struct, frozen=True):
-    """A follower's log went another way: it goes back at least to the end of this epoch."""
+    """The follower's log diverges: it must truncate at least to `offset`, the end of `epoch` here."""
 
     epoch: int
     offset: int
 
 
 class NeedsSnapshot(msgspec.Struct, frozen=True):
-    """A follower is behind the log's start: it needs this snapshot first."""
+    """The follower is behind the log's start, so it must fetch this snapshot first."""
 
     snapshot: SnapshotId
 
@@ -75,7 +75,7 @@ class QuorumLog(Protocol):
 
     @property
     def state(self) -> QuorumState:
-        """The state that was remembered last."""
+        """The state as of the last `remember`."""
 
     @property
     def start(self) -> int:
@@ -87,59 +87,59 @@ class QuorumLog(Protocol):
 
     @property
     def durable_end(self) -> int:
-        """All below survives a crash."""
+        """All records below it survive a crash."""
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, in the log or in the snapshot that it begins with."""
+        """The epoch of the last record, in the log or else in its newest snapshot."""
 
     @property
     def snapshot(self) -> SnapshotId | None:
         """The newest snapshot."""
 
     def remember(self, state: QuorumState) -> None:
-        """Durable when it returns."""
+        """Store the quorum state durably."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The newest epoch up to `epoch`, and where it ends. Before all that is known: `epoch` itself and `start`."""
+        """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
 
     def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        """Whether a log that ends at `offset`, with a last record of `epoch`, is a beginning of this one."""
+        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, at least one if there is any, else up to `max_bytes`."""
+        """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
-        """Write batches behind the others; not durable before `flush`.
+        """Append batches; they are durable after `flush`.
 
-        Raises BrokenBatch, and changes nothing, for bytes that are not whole valid batches that follow on."""
+        Raises BrokenBatch, and changes nothing, unless `data` is whole, valid batches that continue the log."""
 
     def flush(self) -> int:
-        """Make what was appended durable, and give the offset up to which it is. Blocks; may run in a thread beside
+        """Make appended batches durable; returns the new `durable_end`. Blocks; may run in a thread, concurrently with
         `append` and `read`."""
 
     def truncate(self, offset: int) -> int:
-        """Let go of all batches that reach beyond `offset`, durably, and give the new end. Never below the high
-        watermark, which is the caller's duty."""
+        """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below
+        the high watermark."""
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one that holds `start`, or from `self.start` if that is later."""
+        """The batches from the one with `start`, or from `self.start` if that is later."""
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        """The batches of control records, from the log's start on; no others are read for it."""
+        """The batches of control records in the log; other batches are not read."""
 
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
-        """The control batches of the newest snapshot: who votes, the kraft.version."""
+        """The control batches of the newest snapshot: voters and kraft.version."""
 
     def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The snapshot's size and a piece of it from byte `position`; None if it is not there."""
+        """A snapshot's size, and up to `max_bytes` of it from byte `position`; None if it does not exist."""
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        """Begin to download a snapshot; a download that was under way is dropped."""
+        """Begin the download of a snapshot; drops an unfinished download."""
 
     def append_snapshot(self, data: bytes) -> None:
-        """The next piece."""
+        """Append the next bytes of the download."""
 
     def finish_snapshot(self) -> None:
-        """Check the download, make it the newest snapshot, and begin the log anew behind it. Raises BrokenBatch, and
-        drops the download, if it is not whole."""
+        """Validate the download, make it the newest snapshot, and start an empty log at its end. Raises BrokenBatch,
+        and drops the download, if it is incomplete or invalid."""

@@ -19,21 +19,20 @@ from controller.brokers.kraft.quorum.raft.responses import (
     vote_response,
 )
 from controller.brokers.kraft.quorum.raft.voters import Place
-from controller.kafka.messages import ZERO_UUID, Message
-from controller.kafka.messages import begin_quorum_epoch as begin
-from controller.kafka.messages import end_quorum_epoch as end
-from controller.kafka.messages import fetch as f
-from controller.kafka.messages import fetch_snapshot as fs
-from controller.kafka.messages import vote as v
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from controller.kafka.messages.describe_quorum import (
+from controller.kafka.messages import ZERO_UUID, Message, quorum
+from controller.kafka.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    CurrentLeader,
+    DescribeQuorumPartitionResult,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
-    ResponsePartitionData,
-    ResponseTopicData,
+    DescribeQuorumTopicResult,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
 )
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from controller.kafka.messages.update_raft_voter import CurrentLeader, UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -45,15 +44,15 @@ _PRE_VOTERS: Final = (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RE
 def take(core: Quorum, now: float, token: Hashable, request: Message) -> None:
     """Do with a request what belongs to its kind."""
     match request:
-        case v.VoteRequest():
+        case quorum.VoteRequest():
             core.respond(token, _vote(core, now, request))
-        case begin.BeginQuorumEpochRequest():
+        case quorum.BeginQuorumEpochRequest():
             core.respond(token, _begin(core, now, request))
-        case end.EndQuorumEpochRequest():
+        case quorum.EndQuorumEpochRequest():
             core.respond(token, _end(core, now, request))
-        case f.FetchRequest():
+        case quorum.FetchRequest():
             _fetch(core, now, token, request)
-        case fs.FetchSnapshotRequest():
+        case quorum.FetchSnapshotRequest():
             _fetch_snapshot(core, now, token, request)
         case DescribeQuorumRequest():
             core.respond(token, _describe(core, now))
@@ -63,12 +62,12 @@ def take(core: Quorum, now: float, token: Hashable, request: Message) -> None:
             raise AssertionError(f"the quorum has no answer to {type(request).__name__}")
 
 
-def _vote(core: Quorum, now: float, request: v.VoteRequest) -> v.VoteResponse:
+def _vote(core: Quorum, now: float, request: quorum.VoteRequest) -> quorum.VoteResponse:
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
-        return v.VoteResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        return quorum.VoteResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
     if part is None:
-        return v.VoteResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return quorum.VoteResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     if part.replica_epoch < core.epoch:
         return vote_response(core.said, int(ErrorCode.FENCED_LEADER_EPOCH))
     newest = part.replica_epoch if part.pre_vote else part.replica_epoch - 1
@@ -82,7 +81,7 @@ def _vote(core: Quorum, now: float, request: v.VoteRequest) -> v.VoteResponse:
     return vote_response(core.said, OK, _grant(core, now, part))
 
 
-def _grant(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
+def _grant(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
     """Who has at least this log may lead it: with a vote, one an epoch, or, sounded out, if no leader is at work."""
     if part.replica_id in core.distrusted or core.is_alone:
         return False
@@ -99,12 +98,12 @@ def _grant(core: Quorum, now: float, part: v.RequestPartitionData) -> bool:
     return True
 
 
-def _begin(core: Quorum, now: float, request: begin.BeginQuorumEpochRequest) -> begin.BeginQuorumEpochResponse:
+def _begin(core: Quorum, now: float, request: quorum.BeginQuorumEpochRequest) -> quorum.BeginQuorumEpochResponse:
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
-        return begin.BeginQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        return quorum.BeginQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
     if part is None or part.leader_id < 0:
-        return begin.BeginQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return quorum.BeginQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     code = _no_leader(core, part)
     if code:
         return begin_response(core.said, code)
@@ -114,12 +113,12 @@ def _begin(core: Quorum, now: float, request: begin.BeginQuorumEpochRequest) -> 
     return begin_response(core.said, OK)
 
 
-def _end(core: Quorum, now: float, request: end.EndQuorumEpochRequest) -> end.EndQuorumEpochResponse:
+def _end(core: Quorum, now: float, request: quorum.EndQuorumEpochRequest) -> quorum.EndQuorumEpochResponse:
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
-        return end.EndQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        return quorum.EndQuorumEpochResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
     if part is None or part.leader_id < 0:
-        return end.EndQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return quorum.EndQuorumEpochResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     code = _no_leader(core, part)
     if code:
         return end_response(core.said, code)
@@ -153,28 +152,28 @@ def _learn_of(core: Quorum, now: float, part: Any, endpoints: tuple[Any, ...]) -
     core.learn(now, Said(part.leader_id, part.leader_epoch, place))
 
 
-def _fetch(core: Quorum, now: float, token: Hashable, request: f.FetchRequest) -> None:
+def _fetch(core: Quorum, now: float, token: Hashable, request: quorum.FetchRequest) -> None:
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
-        core.respond(token, f.FetchResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
+        core.respond(token, quorum.FetchResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
     elif part is None or _is_another(request) or part.fetch_offset < 0 or part.last_fetched_epoch < 0:
-        core.respond(token, f.FetchResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
+        core.respond(token, quorum.FetchResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
     elif core.leading is None or part.current_leader_epoch != core.epoch:
         code = _wrong_epoch(core, part.current_leader_epoch)
-        core.respond(token, fetch_response(core.said, f.PartitionData(error_code=code, high_watermark=-1)))
+        core.respond(token, fetch_response(core.said, quorum.FetchPartitionData(error_code=code, high_watermark=-1)))
     else:
         core.leading.fetch(now, token, request, part)
 
 
-def _fetch_snapshot(core: Quorum, now: float, token: Hashable, request: fs.FetchSnapshotRequest) -> None:
+def _fetch_snapshot(core: Quorum, now: float, token: Hashable, request: quorum.FetchSnapshotRequest) -> None:
     part = the_partition(request.topics)
     if _is_foreign(core, request.cluster_id):
-        core.respond(token, fs.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
+        core.respond(token, quorum.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID)))
     elif part is None:
-        core.respond(token, fs.FetchSnapshotResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
+        core.respond(token, quorum.FetchSnapshotResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
     elif core.leading is None or part.current_leader_epoch != core.epoch:
         code = _wrong_epoch(core, part.current_leader_epoch)
-        core.respond(token, snapshot_response(core.said, fs.ResponsePartitionSnapshot(error_code=code)))
+        core.respond(token, snapshot_response(core.said, quorum.ResponsePartitionSnapshot(error_code=code)))
     else:
         core.respond(token, core.leading.fetch_snapshot(now, request, part))
 
@@ -183,8 +182,8 @@ def _describe(core: Quorum, now: float) -> DescribeQuorumResponse:
     if core.leading is not None:
         return core.leading.describe(now)
     code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    part = ResponsePartitionData(error_code=code, leader_id=core.leader_id, leader_epoch=core.epoch)
-    topic = ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
+    part = DescribeQuorumPartitionResult(error_code=code, leader_id=core.leader_id, leader_epoch=core.epoch)
+    topic = DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
     return DescribeQuorumResponse(topics=(topic,))
 
 
@@ -218,7 +217,7 @@ def change_response(core: Quorum, request: Message, code: int, message: str | No
     return UpdateRaftVoterResponse(error_code=code, current_leader=leader)
 
 
-def _is_another(request: f.FetchRequest) -> bool:
+def _is_another(request: quorum.FetchRequest) -> bool:
     """Whether a fetch is of another partition than the metadata log's; from version 13 on it names its id."""
     topic = request.topics[0]
     is_named = topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID

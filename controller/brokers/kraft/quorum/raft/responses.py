@@ -9,9 +9,8 @@ import msgspec
 
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
 from controller.brokers.kraft.quorum.raft.voters import Place
-from controller.kafka.messages import begin_quorum_epoch as begin
-from controller.kafka.messages import end_quorum_epoch as end
-from controller.kafka.messages import fetch, fetch_snapshot, vote
+from controller.kafka.messages import quorum
+from controller.kafka.messages.message import LeaderIdAndEpoch, NodeEndpoint
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -38,47 +37,43 @@ def the_partition(topics: tuple[Any, ...]) -> Any | None:
     return topics[0].partitions[0]
 
 
-def vote_response(said: Said, code: int, granted: bool = False) -> vote.VoteResponse:
+def vote_response(said: Said, code: int, granted: bool = False) -> quorum.VoteResponse:
     """To Vote."""
-    part = vote.ResponsePartitionData(
+    part = quorum.QuorumPartitionResult(
         error_code=code, leader_id=said.leader_id, leader_epoch=said.epoch, vote_granted=granted
     )
-    topic = vote.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
-    return vote.VoteResponse(topics=(topic,), node_endpoints=_nodes(vote.NodeEndpoint, said))
+    topic = quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
+    return quorum.VoteResponse(topics=(topic,), node_endpoints=_nodes(NodeEndpoint, said))
 
 
-def begin_response(said: Said, code: int) -> begin.BeginQuorumEpochResponse:
+def begin_response(said: Said, code: int) -> quorum.BeginQuorumEpochResponse:
     """To BeginQuorumEpoch."""
-    part = begin.ResponsePartitionData(error_code=code, leader_id=said.leader_id, leader_epoch=said.epoch)
-    topic = begin.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
-    return begin.BeginQuorumEpochResponse(topics=(topic,), node_endpoints=_nodes(begin.NodeEndpoint, said))
+    part = quorum.QuorumPartitionResult(error_code=code, leader_id=said.leader_id, leader_epoch=said.epoch)
+    topic = quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
+    return quorum.BeginQuorumEpochResponse(topics=(topic,), node_endpoints=_nodes(NodeEndpoint, said))
 
 
-def end_response(said: Said, code: int) -> end.EndQuorumEpochResponse:
+def end_response(said: Said, code: int) -> quorum.EndQuorumEpochResponse:
     """To EndQuorumEpoch."""
-    part = end.ResponsePartitionData(error_code=code, leader_id=said.leader_id, leader_epoch=said.epoch)
-    topic = end.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=(part,))
-    return end.EndQuorumEpochResponse(topics=(topic,), node_endpoints=_nodes(end.NodeEndpoint, said))
+    part = quorum.QuorumPartitionResult(error_code=code, leader_id=said.leader_id, leader_epoch=said.epoch)
+    topic = quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
+    return quorum.EndQuorumEpochResponse(topics=(topic,), node_endpoints=_nodes(NodeEndpoint, said))
 
 
-def fetch_response(said: Said, part: fetch.PartitionData) -> fetch.FetchResponse:
+def fetch_response(said: Said, part: quorum.FetchPartitionData) -> quorum.FetchResponse:
     """To Fetch."""
-    leader = fetch.LeaderIdAndEpoch(leader_id=said.leader_id, leader_epoch=said.epoch)
+    leader = LeaderIdAndEpoch(leader_id=said.leader_id, leader_epoch=said.epoch)
     part = msgspec.structs.replace(part, records=part.records or b"", current_leader=leader)
-    topic = fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-    return fetch.FetchResponse(responses=(topic,), node_endpoints=_nodes(fetch.NodeEndpoint, said))
+    topic = quorum.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
+    return quorum.FetchResponse(responses=(topic,), node_endpoints=_nodes(NodeEndpoint, said))
 
 
-def snapshot_response(
-    said: Said, part: fetch_snapshot.ResponsePartitionSnapshot
-) -> fetch_snapshot.FetchSnapshotResponse:
+def snapshot_response(said: Said, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
     """To FetchSnapshot."""
-    leader = fetch_snapshot.LeaderIdAndEpoch(leader_id=said.leader_id, leader_epoch=said.epoch)
+    leader = LeaderIdAndEpoch(leader_id=said.leader_id, leader_epoch=said.epoch)
     part = msgspec.structs.replace(part, current_leader=leader)
-    topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
-    return fetch_snapshot.FetchSnapshotResponse(
-        topics=(topic,), node_endpoints=_nodes(fetch_snapshot.NodeEndpoint, said)
-    )
+    topic = quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
+    return quorum.FetchSnapshotResponse(topics=(topic,), node_endpoints=_nodes(NodeEndpoint, said))
 
 
 def _nodes(kind: type[P], said: Said) -> tuple[P, ...]:
@@ -91,7 +86,7 @@ def _nodes(kind: type[P], said: Said) -> tuple[P, ...]:
 def learn_from(core: Quorum, now: float, response: Any, above: int = -1) -> Any | None:
     """Who leads, from any response between controllers, in an epoch above that; gives its partition, None where there
     is none."""
-    part = the_partition(response.responses if isinstance(response, fetch.FetchResponse) else response.topics)
+    part = the_partition(response.responses if isinstance(response, quorum.FetchResponse) else response.topics)
     if response.error_code or part is None:
         return None
     leader = part.current_leader if hasattr(part, "current_leader") else part

@@ -11,8 +11,8 @@ from controller.brokers.kraft.quorum.raft.effects import BEGIN, FETCH, Role
 from controller.brokers.kraft.quorum.raft.following import LATE_TIMEOUTS, fetch_request
 from controller.brokers.kraft.quorum.raft.responses import learn_from
 from controller.brokers.kraft.quorum.raft.voters import Place, Voter
-from controller.kafka.messages import end_quorum_epoch as end
-from controller.kafka.messages import fetch as f
+from controller.kafka.messages import quorum
+from controller.kafka.messages.message import Listener
 
 if TYPE_CHECKING:
     from controller.brokers.kraft.quorum.raft.core import Quorum
@@ -66,7 +66,7 @@ class Unattached:
     def flushed(self, now: float) -> None:
         """More of the log is durable."""
 
-    def replied(self, now: float, context: Any, response: f.FetchResponse | None) -> None:
+    def replied(self, now: float, context: Any, response: quorum.FetchResponse | None) -> None:
         """Somebody may have said who leads."""
         self._seek_at = now + AGAIN_S
         if response is not None:
@@ -99,20 +99,20 @@ class Resigned:
     def enter(self, now: float) -> None:
         """It begins."""
         core = self._core
-        part = end.RequestPartitionData(
+        part = quorum.EndEpochPartition(
             leader_id=core.me.id,
             leader_epoch=core.epoch,
             preferred_successors=tuple(each.id for each in self._successors),
             preferred_candidates=tuple(
-                end.ReplicaInfo(candidate_id=each.id, candidate_directory_id=each.directory)
+                quorum.ReplicaInfo(candidate_id=each.id, candidate_directory_id=each.directory)
                 for each in self._successors
             ),
         )
-        request = end.EndQuorumEpochRequest(
+        request = quorum.EndQuorumEpochRequest(
             cluster_id=core.options.cluster_id,
-            topics=(end.RequestTopicData(topic_name=METADATA_TOPIC, partitions=(part,)),),
+            topics=(quorum.EndEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
             leader_endpoints=tuple(
-                end.LeaderEndpoint(name=each.name, host=each.host, port=each.port) for each in core.me.listeners
+                Listener(name=each.name, host=each.host, port=each.port) for each in core.me.listeners
             ),
         )
         for voter in self._successors:
@@ -129,7 +129,7 @@ class Resigned:
     def flushed(self, now: float) -> None:
         """More of the log is durable."""
 
-    def replied(self, now: float, context: Any, response: end.EndQuorumEpochResponse | None) -> None:
+    def replied(self, now: float, context: Any, response: quorum.EndQuorumEpochResponse | None) -> None:
         """Somebody may be in a higher epoch already."""
         if response is not None:
             learn_from(self._core, now, response)

@@ -18,10 +18,8 @@ from controller.brokers.kraft.quorum.raft.requests import change_response
 from controller.brokers.kraft.quorum.raft.responses import OK
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.add_raft_voter import AddRaftVoterRequest
-from controller.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from controller.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from controller.kafka.messages.update_raft_voter import UpdateRaftVoterRequest
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -1,0 +1,140 @@
+"""Requests that are not about topics (groups, transactions, offsets, …), forwarded unread to a broker of the cluster.
+
+Clients that bootstrap here take this node for a broker, and send any broker requests to find a coordinator, allocate a
+producer id or list groups. The frame is forwarded and the response returned byte for byte, so client and broker may use
+any versions and fields. ApiVersions lists the brokers' versions.
+
+Non-goals: forwarded frames are not parsed, and inter-broker APIs are not forwarded. The cluster's ACLs see
+Topicwright's principal, not the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.security import NotAuthenticated
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    Answer,
+    ApiHandler,
+    Disconnect,
+    ForwardedRequest,
+    ForwardedResponse,
+    RequestContext,
+)
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.topics import MetadataRequest
+from events.names import BrokerId
+
+
+class PassOn(Protocol):
+    """Sends a request frame to the broker at an address, or to any, and returns the frame of its response. Raises
+    ClusterUnreachable after `within_s` seconds, NotAuthenticated."""
+
+    def __call__(self, payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> Awaitable[bytes]: ...
+
+
+WITHIN_S: Final = 330.0
+"""Timeout of a forwarded request: JoinGroup may wait for `max.poll.interval.ms`."""
+
+JAVA: Final = "apache-kafka-java"
+LIBRDKAFKA: Final = "rdkafka"
+
+BETWEEN_BROKERS: Final = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
+)
+"""Inter-broker and controller APIs: replica state, Raft, registration, transaction markers."""
+
+BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
+"""SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""
+
+
+PRODUCE: Final = 0
+FIND_COORDINATOR: Final = 10
+
+
+def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
+    """Forwards everything to one broker, at its current address."""
+
+    async def pass_to(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        broker = api.cluster.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
+        endpoint = broker.endpoints[0]
+        return await forward(payload, within_s, (endpoint.host, endpoint.port))
+
+    return pass_to
+
+
+def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
+    """The table row for Metadata at a broker's listener.
+
+    Java clients keep a connection that they opened there before they knew the broker's own address. It is closed after
+    the response that has that address.
+    """
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        context.connection.ends = bool(request.topics) and context.software.startswith(JAVA)
+        return metadata.handle(context, request)
+
+    return replace(metadata, handle=handle)
+
+
+def closing_rows(broker_apis: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
+    """The table row of a broker's listener for Produce: it closes the connection, so that the client connects to the
+    broker's own address.
+
+    Fetch is forwarded: a consumer of a pattern that lists all topics, franz-go's or kafka-python's, gets no other
+    address and would wait forever.
+    """
+
+    def close(context: RequestContext, _: ForwardedRequest) -> Answer:
+        context.connection.ends = True
+        return NO_RESPONSE
+
+    return {
+        api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
+        for api in broker_apis
+        if api.api_key == PRODUCE
+    }
+
+
+def forwarding_rows(
+    broker_apis: Iterable[ApiVersion],
+    own: Collection[int],
+    forward: PassOn,
+    may_forward: Callable[[RequestContext], bool],
+    at_broker: bool = True,
+) -> dict[int, ApiHandler]:
+    """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes.
+
+    Without `at_broker` (the own listener), FindCoordinator of librdkafka closes the connection, and the client tries
+    the next node. Answered here, it would send its next Metadata request to this node, drop this node because the
+    response does not list it, and wait five minutes for the lost response.
+    """
+
+    def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
+        if not may_forward(context):
+            raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
+        if context.api_key == FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
+            context.connection.ends = True
+            return NO_RESPONSE
+        return asyncio.ensure_future(forward_frame(request))
+
+    async def forward_frame(request: ForwardedRequest) -> ForwardedResponse:
+        try:
+            return ForwardedResponse(frame=await forward(request.frame, WITHIN_S))
+        except (ClusterUnreachable, NotAuthenticated) as unreachable:
+            raise Disconnect(f"cannot forward it: {unreachable}") from unreachable
+
+    return {
+        api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True, alone=True)
+        for api in broker_apis
+        if api.api_key not in own and api.api_key not in BETWEEN_BROKERS and api.api_key not in BY_IDENTITY
+    }

@@ -1,0 +1,211 @@
+"""Produce, and reads of offsets, groups and log directories, answered as by an empty Kafka with simulated brokers.
+
+Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no
+groups. Each node coordinates every group; joining a group and committing offsets are not offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from controller.apis.limits import in_turns
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
+from controller.kafka.messages import APIS, ApiKey, clients
+from controller.kafka.messages.clients import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+
+PER_SLICE = 200
+GROUP = 0
+"""The key type of a group."""
+SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""The first version of each special timestamp: latest, earliest, maximum, earliest local, latest tiered, earliest
+pending upload."""
+AT_AN_END = (-1, -2, -4)
+"""The special timestamps that have an offset in an empty partition."""
+
+
+def reads(api: ControllerApi) -> dict[int, Handler]:
+    return {
+        ApiKey.LIST_OFFSETS: partial(list_offsets, api),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch, api),
+        ApiKey.FIND_COORDINATOR: partial(find_coordinator, api),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, api),
+        ApiKey.LIST_GROUPS: list_groups,
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, api),
+    }
+
+
+async def list_offsets(
+    api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
+) -> clients.ListOffsetsResponse:
+    """Offset 0 for the ends of a partition, -1 for any time."""
+
+    def results(requested: Sequence[clients.ListOffsetsTopic]) -> Iterator[clients.ListOffsetsTopicResponse]:
+        for each in requested:
+            denied = not api.grants(context, "Describe", each.name)
+            topic = None if denied else api.topic(each.name)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if denied else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield clients.ListOffsetsTopicResponse(
+                name=each.name,
+                partitions=tuple(_offset(context.api_version, topic, one, code) for one in each.partitions),
+            )
+
+    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, results))
+
+
+def _offset(
+    version: int, topic: Topic | None, requested: clients.ListOffsetsPartition, missing: ErrorCode
+) -> clients.ListOffsetsPartitionResponse:
+    index, timestamp = requested.partition_index, requested.timestamp
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(missing))
+    epoch = topic.partitions[index].leader_epoch
+    code = ErrorCode.NONE
+    if timestamp < 0 and version < SINCE.get(timestamp, version + 1):
+        code = ErrorCode.UNSUPPORTED_VERSION
+    elif topic.partitions[index].leader < 0:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif requested.current_leader_epoch not in (-1, epoch):
+        is_older = requested.current_leader_epoch < epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if code or timestamp not in AT_AN_END:
+        return clients.ListOffsetsPartitionResponse(partition_index=index, error_code=int(code))
+    return clients.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
+
+
+async def offset_fetch(
+    api: ControllerApi, context: RequestContext, request: clients.OffsetFetchRequest
+) -> clients.OffsetFetchResponse:
+    """No offset is committed, nor of missing topics, as in Kafka. Version 1 has no error for the whole request."""
+    denied = _denial(api, context, request.group_id)
+
+    def results(
+        requested: Sequence[clients.OffsetFetchRequestTopic],
+    ) -> Iterator[clients.OffsetFetchResponseTopic]:
+        for topic in requested:
+            code = denied or _invisible(api, context, topic.name)
+            yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
+
+    if denied and context.api_version >= 2:
+        return clients.OffsetFetchResponse(error_code=int(denied))
+    topics = await in_turns(api, context, request.topics or (), PER_SLICE, results)
+    return clients.OffsetFetchResponse(topics=topics)
+
+
+def _uncommitted(
+    topic: clients.OffsetFetchRequestTopic, code: ErrorCode
+) -> tuple[clients.OffsetFetchResponsePartition, ...]:
+    return tuple(
+        clients.OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
+        )
+        for index in topic.partition_indexes
+    )
+
+
+def _invisible(api: ControllerApi, context: RequestContext, topic: str) -> ErrorCode:
+    return ErrorCode.NONE if api.grants(context, "Describe", topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCode:
+    denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if api.grants_on(context, "Describe", "Group", group, denied) else denied
+
+
+async def find_coordinator(
+    api: ControllerApi, context: RequestContext, request: clients.FindCoordinatorRequest
+) -> clients.FindCoordinatorResponse:
+    node = api.nodes()[0]
+
+    def results(keys: Sequence[str]) -> Iterator[clients.Coordinator]:
+        for key in keys:
+            code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
+            if code:
+                yield clients.Coordinator(key=key, node_id=-1, port=-1, error_code=int(code))
+            else:
+                yield clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
+
+    if context.api_version >= 4:
+        found = await in_turns(api, context, request.coordinator_keys, PER_SLICE, results)
+        return clients.FindCoordinatorResponse(coordinators=found)
+    (one,) = results([request.key])
+    return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
+
+
+async def describe_groups(
+    api: ControllerApi, context: RequestContext, request: clients.DescribeGroupsRequest
+) -> clients.DescribeGroupsResponse:
+    """Every group is dead; from version 6 that is an error (KIP-1043)."""
+
+    def results(requested: Sequence[str]) -> Iterator[clients.DescribedGroup]:
+        for group in requested:
+            code, message = _denial(api, context, group), None
+            if not code and context.api_version >= 6:
+                code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found."
+            yield clients.DescribedGroup(
+                group_id=group, group_state="Dead", error_code=int(code), error_message=message
+            )
+
+    return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
+
+
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    return ListGroupsResponse()
+
+
+def describe_log_dirs(
+    api: ControllerApi, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    may = api.grants(context, "Describe")
+    return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+
+REJECTED_PARTITIONS_MAX: Final = 10_000
+PRODUCE_REJECTED: Final = "This is a controller and stores no records: produce to a broker."
+
+
+def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
+    """Reject each partition. Raises Disconnect for `acks=0`, which has no response, as Kafka does."""
+    if request.acks == 0:
+        raise Disconnect(PRODUCE_REJECTED)
+    if (
+        len(request.topic_data) + sum(len(topic.partition_data) for topic in request.topic_data)
+        > REJECTED_PARTITIONS_MAX
+    ):
+        raise Disconnect(f"{PRODUCE_REJECTED} At most {REJECTED_PARTITIONS_MAX} partitions are rejected one by one.")
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=tuple(
+                    PartitionProduceResponse(
+                        index=partition.index,
+                        error_code=int(ErrorCode.INVALID_REQUEST),
+                        base_offset=-1,
+                        error_message=PRODUCE_REJECTED,
+                    )
+                    for partition in topic.partition_data
+                ),
+            )
+            for topic in request.topic_data
+        )
+    )
+
+
+def produce_row() -> ApiHandler:
+    """The table row for Produce, advertised from version 0 as by Kafka 4, for old librdkafka (KAFKA-18659)."""
+    api = APIS[ApiKey.PRODUCE]
+    return ApiHandler(api.min_version, api.max_version, reject_produce, min_version_advertised=0)

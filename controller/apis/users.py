@@ -1,0 +1,274 @@
+"""AlterClientQuotas and DescribeClientQuotas (KIP-546), AlterUserScramCredentials and DescribeUserScramCredentials
+(KIP-554).
+
+Clients send salted passwords. The stored key and the server key are derived here and go into the log; the salted
+password is not stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from controller.apis import origin_of
+from controller.apis.acls import DENIED, details_of
+from controller.apis.limits import in_turns, slices
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import access
+from controller.kafka.messages.access import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from controller.kafka.sasl.scram import keys_of
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
+from controller.machine.commands.access import (
+    AlterClientQuotas,
+    AlterUserScramCredentials,
+    QuotaAlteration,
+    ScramRemoval,
+    ScramUpsert,
+)
+from controller.machine.decision import Detail
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.state import Cluster
+from events.access import QuotaEntity
+
+ENTITIES_PER_SLICE = 500
+"""Entities of a long request or response that are processed at once."""
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+"""Match types of a filter component."""
+
+
+async def alter_client_quotas(
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
+) -> access.AlterClientQuotasResponse:
+    """Change the quotas of each entity; needs AlterConfigs on the cluster."""
+    is_granted = api.grants(context, "AlterConfigs")
+    details = await _alter_in_slices(api, context, request) if is_granted else [DENIED] * len(request.entries)
+    return access.AlterClientQuotasResponse(
+        entries=tuple(
+            access.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
+            for each, entry in zip(details, request.entries, strict=True)
+        )
+    )
+
+
+async def _alter_in_slices(
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
+) -> Sequence[Detail]:
+    """Submit one command for each slice. Entries of the same entity stay together, because that is an error."""
+    together: dict[QuotaEntity, list[int]] = {}
+    for number, entry in enumerate(request.entries):
+        together.setdefault(canonical_entity(_entity(entry)), []).append(number)
+    details = [Detail()] * len(request.entries)
+    for entities in slices(list(together.values()), ENTITIES_PER_SLICE):
+        numbers = list(chain.from_iterable(entities))
+        in_slice = replace(request, entries=tuple(request.entries[number] for number in numbers))
+        for number, detail in zip(numbers, await _alter_quotas(api, context, in_slice), strict=True):
+            details[number] = detail
+    return details
+
+
+async def _alter_quotas(
+    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
+) -> Sequence[Detail]:
+    command = AlterClientQuotas(
+        **origin_of(api, context),
+        alterations=tuple(
+            QuotaAlteration(
+                _entity(entry),
+                tuple((op.key, None if op.remove else op.value) for op in entry.ops),
+            )
+            for entry in request.entries
+        ),
+        validate_only=request.validate_only,
+    )
+    return details_of(await api.submit_cluster(command), len(request.entries))
+
+
+def _entity(entry: access.EntryData) -> QuotaEntity:
+    return tuple((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+async def describe_client_quotas(
+    api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
+) -> access.DescribeClientQuotasResponse:
+    """The entities that match all components; with `strict` those without other parts."""
+    if not api.grants(context, "DescribeConfigs"):
+        return _refused(DENIED.code, DENIED.message)
+    wrong = _filter_error(request.components)
+    if wrong is not None:
+        return _refused(int(wrong.code), wrong.message)
+    quotas = api.cluster.quotas
+    entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
+
+    def entries(of: Sequence[QuotaEntity]) -> list[access.DescribedEntryData]:
+        return [_entry(entity, quotas[entity]) for entity in of if _matches(dict(entity), request)]
+
+    found = await in_turns(api, context, entities, ENTITIES_PER_SLICE, entries)
+    return access.DescribeClientQuotasResponse(entries=found)
+
+
+def _refused(code: int, message: str) -> access.DescribeClientQuotasResponse:
+    return access.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+
+
+def _matches(entity: dict[str, str | None], request: access.DescribeClientQuotasRequest) -> bool:
+    if request.strict and len(entity) != len(request.components):
+        return False
+    return all(
+        one.entity_type in entity and (one.match_type == SPECIFIED or entity[one.entity_type] == one.match)
+        for one in request.components
+    )
+
+
+def _entry(entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> access.DescribedEntryData:
+    return access.DescribedEntryData(
+        entity=tuple(access.EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+        values=tuple(access.ValueData(key=key, value=value) for key, value in values),
+    )
+
+
+def _filter_error(components: Sequence[access.ComponentData]) -> Rejection | None:
+    """Kafka's validation of filters (ClientQuotasImage.describe)."""
+    seen: set[str] = set()
+    for one in components:
+        wrong = _component_error(one, seen)
+        if wrong is not None:
+            return wrong
+        seen.add(one.entity_type)
+    if IP in seen and len(seen) > 1:
+        return _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
+    return None
+
+
+def _component_error(one: access.ComponentData, seen: set[str]) -> Rejection | None:
+    if not one.entity_type:
+        return _invalid("Invalid empty entity type.")
+    if one.entity_type in seen:
+        return _invalid(f"Entity type {one.entity_type} cannot appear more than once in the filter.")
+    if one.entity_type not in (USER, CLIENT_ID, IP):
+        message = f"Unsupported entity type {one.entity_type}"
+        return Rejection(ErrorCode.UNSUPPORTED_VERSION, message, "validation:quota-filter")
+    if one.match_type == EXACT and one.match is None:
+        return _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if one.match_type == DEFAULT and one.match is not None:
+        return _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+    if one.match_type == SPECIFIED and one.match is not None:
+        return _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+    if one.match_type not in (EXACT, DEFAULT, SPECIFIED):
+        return _invalid(f"Unknown match type {one.match_type}")
+    return None
+
+
+def _invalid(message: str) -> Rejection:
+    return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:quota-filter")
+
+
+_Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
+USERS_PER_SLICE = 500
+"""Users that are described, or changed by one command, at once."""
+_DENIED = "Cluster authorization failed."
+
+
+async def alter_user_scram_credentials(
+    api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
+    changes: tuple[_Change, ...] = (*request.deletions, *request.upsertions)
+    of_user: dict[str, list[_Change]] = {each.name: [] for each in changes}
+    for each in changes:
+        of_user[each.name].append(each)
+    if not api.grants(context, "Alter"):
+        return _scram_response(dict.fromkeys(of_user, Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)))
+    outcomes: dict[str, Detail] = {}
+    for users in slices(list(of_user), USERS_PER_SLICE):
+        outcomes |= await _alter_credentials(api, context, [each for user in users for each in of_user[user]])
+    return _scram_response(outcomes)
+
+
+async def _alter_credentials(
+    api: ControllerApi, context: RequestContext, changes: Sequence[_Change]
+) -> dict[str, Detail]:
+    removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
+    upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
+    command = AlterUserScramCredentials(
+        **origin_of(api, context),
+        removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
+        upserts=tuple(map(_upsert, upserts)),
+    )
+    details = details_of(await api.submit_cluster(command), len(changes))
+    names = [*(each.name for each in removals), *(each.name for each in upserts)]
+    return dict(zip(names, details, strict=True))
+
+
+def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
+    mechanism = MECHANISMS.get(requested.mechanism)
+    stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
+    return ScramUpsert(
+        requested.name, requested.mechanism, requested.iterations, requested.salt, stored_key, server_key
+    )
+
+
+def _scram_response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsResponse:
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(user=user, error_code=detail.code, error_message=detail.message or None)
+            for user, detail in outcomes.items()
+        )
+    )
+
+
+async def describe_user_scram_credentials(
+    api: ControllerApi, context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """The users with credentials: the requested ones, or all; needs Describe on the cluster. Without it, as in Kafka,
+    each requested user has a result with the error and no name."""
+    if not api.grants(context, "Describe"):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        row = DescribeUserScramCredentialsResult(error_code=code)
+        return DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
+    cluster = api.cluster
+    named = tuple(user.name for user in request.users or ())
+    names = named or tuple(sorted({user for user, _ in cluster.scram}))
+    times = Counter(names)
+    results = await in_turns(
+        api,
+        context,
+        list(times),
+        USERS_PER_SLICE,
+        lambda some: [_described_user(cluster, name, times[name] > 1) for name in some],
+    )
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described_user(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:
+    if twice:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message
+        )
+    known = [(number, cluster.scram.get((user, mechanism))) for number, mechanism in MECHANISMS.items()]
+    infos = tuple(CredentialInfo(mechanism=n, iterations=one.iterations) for n, one in known if one is not None)
+    if not infos:
+        message = f"Attempt to describe a user credential that does not exist: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message
+        )
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)

@@ -1,0 +1,382 @@
+"""Applies decisions to the target cluster: the action queue, and the dry run before a decision.
+
+Method. Committed events become queued actions. A round takes at most one action per topic and runs all of them
+together. An action that did not reach the cluster, or may have been applied without an answer, is retried with
+back-off. Every action is idempotent: if a topic exists after an attempt with unknown result, it is the requested one.
+
+Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. This finds what its
+policy, ACLs, limits or unknown topics would refuse before anything is recorded.
+
+It decides nothing. A refusal by the cluster is reported, and the machine turns it into events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
+from structlog.typing import FilteringBoundLogger
+
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.link import ClusterLink, Refusal
+from controller.brokers.cluster.reconciliation import brokers_of
+from controller.brokers.cluster.security import NotAuthenticated
+from controller.machine.commands import commands
+from controller.machine.errors import ErrorCode
+from controller.machine.state import Topic
+from events import catalog
+from events.names import RequestId, TopicId, TopicName
+
+TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """A change to a topic. `tried` means that an earlier attempt may have applied it."""
+
+    topic: TopicName
+    tried: bool = False
+
+
+class Create(Action, frozen=True, kw_only=True):
+    """Create a topic. `topic_id` is the id in the decision."""
+
+    topic_id: TopicId
+    partitions: tuple[catalog.Partition, ...]
+    configs: catalog.Configs
+
+
+class AddPartitions(Action, frozen=True, kw_only=True):
+    """Add partitions after the first `first`."""
+
+    request_id: RequestId
+    first: int
+    partitions: tuple[catalog.Partition, ...]
+
+
+class Delete(Action, frozen=True, kw_only=True):
+    """Delete a topic. `topic_id` is the id of the deleted topic."""
+
+    request_id: RequestId
+    topic_id: TopicId
+
+
+class SetConfigs(Action, frozen=True, kw_only=True):
+    """Replace the explicit configs of a topic."""
+
+    request_id: RequestId
+    configs: catalog.Configs
+
+
+class FillPlaceholders(Action, frozen=True, kw_only=True):
+    """Reassign partitions to the decided replicas, in which brokers have replaced placeholders (KIP-409)."""
+
+
+class ActionListener(Protocol):
+    """Receives the results of actions."""
+
+    def finished(self, action: Action, refusal: Refusal | None) -> None: ...
+    def topic(self, name: TopicName) -> Topic | None: ...
+
+
+def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
+    """The action that applies a committed event; None if none is needed."""
+    match event:
+        case catalog.TopicCreated() as e:
+            return Create(topic=e.topic, tried=tried, topic_id=e.topic_id, partitions=e.partitions, configs=e.configs)
+        case catalog.PartitionsAdded() as e:
+            return AddPartitions(
+                topic=e.topic, tried=tried, request_id=e.request_id, first=e.first, partitions=e.partitions
+            )
+        case catalog.TopicDeleted() as e:
+            return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
+        case catalog.TopicConfigsChanged() as e:
+            return SetConfigs(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
+        case catalog.PlaceholderFilled() as e:
+            return FillPlaceholders(topic=e.topic, tried=tried)
+        case _:
+            return None
+
+
+def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
+    """A topic for AdminClient, with explicit replicas; placeholders are left out."""
+    replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
+    return NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(configs))
+
+
+def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
+    return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
+
+
+async def set_configs(
+    link: ClusterLink, name: TopicName, configs: catalog.Configs, validate_only: bool = False
+) -> Refusal | None:
+    """Replace the explicit configs of a topic, or only validate that. Raises ClusterUnreachable."""
+    had = (await link.configs([name])).get(name)
+    if had is None:
+        message = "This server does not host this topic-partition."
+        return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), message)
+    before, after = dict(had), dict(configs)
+    puts = {key: value for key, value in after.items() if before.get(key) != value}
+    deletes = [key for key in before if key not in after]
+    return await link.alter_configs(name, puts, deletes, validate_only) if puts or deletes else None
+
+
+class ActionRunner:
+    """Queues actions and runs them in rounds."""
+
+    def __init__(self, link: ClusterLink, listener: ActionListener, log: FilteringBoundLogger) -> None:
+        self._link = link
+        self._listener = listener
+        self._log = log
+        self._queue: list[Action] = []
+        self._wake = asyncio.Event()
+        self.pending: Counter[TopicName] = Counter()
+        """Unfinished actions per topic."""
+        self._fill_refusals: set[TopicName] = set()
+        self._attempts: Counter[TopicName] = Counter()
+        self._delayed: dict[TopicName, Action] = {}
+        """Actions waiting for their retry. No other action of these topics runs meanwhile."""
+
+    def enqueue(self, action: Action) -> None:
+        """Queue an action. A second FillPlaceholders of the same topic is dropped."""
+        if isinstance(action, FillPlaceholders) and any(
+            isinstance(one, FillPlaceholders) and one.topic == action.topic for one in self._queue
+        ):
+            return
+        self._queue.append(action)
+        self.pending[action.topic] += 1
+        self._wake.set()
+
+    def clear(self) -> None:
+        """Drop all queued actions: the caller reads them from the log again."""
+        for action in (*self._queue, *self._delayed.values()):
+            self._done(action.topic)
+        self._queue.clear()
+        self._delayed.clear()
+
+    async def run(self) -> None:
+        while True:
+            round_ = self._next_round()
+            if not round_:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            retries = {action.topic: action for actions in await self._run_round(round_) for action in actions}
+            for action in round_:
+                if action.topic in retries:
+                    self._retry_later(retries[action.topic])
+                else:
+                    self._attempts.pop(action.topic, None)
+                    self._done(action.topic)
+
+    def _retry_later(self, action: Action) -> None:
+        self._delayed[action.topic] = action
+        attempts = self._attempts[action.topic]
+        self._attempts[action.topic] += 1
+        delay_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
+        asyncio.get_running_loop().call_later(delay_s, self._retry, action)
+
+    def _retry(self, action: Action) -> None:
+        if self._delayed.get(action.topic) is action:
+            del self._delayed[action.topic]
+            self._queue.insert(0, action)
+            self._wake.set()
+
+    def _done(self, topic: TopicName) -> None:
+        self.pending[topic] -= 1
+        if self.pending[topic] <= 0:
+            del self.pending[topic]
+
+    def _next_round(self) -> list[Action]:
+        """The oldest action of each topic; the rest stays queued, in order."""
+        next_round: dict[TopicName, Action] = {}
+        waiting: list[Action] = []
+        for action in self._queue:
+            if action.topic in next_round or action.topic in self._delayed or len(next_round) >= TOPICS_PER_ROUND:
+                waiting.append(action)
+            else:
+                next_round[action.topic] = action
+        self._queue = waiting
+        return list(next_round.values())
+
+    async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
+        creates = [one for one in actions if isinstance(one, Create)]
+        deletes = [one for one in actions if isinstance(one, Delete)]
+        singly = [self._run_guarded([one]) for one in actions if not isinstance(one, Create | Delete)]
+        return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
+
+    async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
+        """Run actions of one kind, together if possible, and return those to retry. An action that raises counts as
+        refused: it would raise again at each start."""
+        try:
+            return await self._run_same_kind(actions)
+        except Exception as error:
+            if len(actions) > 1:
+                tried = (msgspec.structs.replace(one, tried=True) for one in actions)
+                return [retry for one in tried for retry in await self._run_guarded([one])]
+            failed = actions[0]
+            what, why = type(failed).__name__, f"{type(error).__name__}: {error}"
+            self._log.error("action failed", action=what, topic=failed.topic, why=why, exc_info=error)
+            if not isinstance(failed, FillPlaceholders):
+                message = "The change failed in the controller; its log has the cause."
+                self._listener.finished(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
+            return []
+
+    async def _run_same_kind(self, actions: Sequence[Action]) -> list[Action]:
+        if isinstance(actions[0], FillPlaceholders):
+            return await self._fill_placeholders(actions[0])
+        try:
+            refusals = await self._attempt(actions)
+        except (ClusterUnreachable, NotAuthenticated) as error:
+            refusals = dict.fromkeys((one.topic for one in actions), _unreachable(error))
+        retries: list[Action] = []
+        for one in actions:
+            refusal = refusals[one.topic]
+            if refusal is not None and refusal.retriable:
+                retries.append(msgspec.structs.replace(one, tried=True))
+            else:
+                self._listener.finished(one, refusal)
+        return retries
+
+    async def _attempt(self, actions: Sequence[Any]) -> Mapping[str, Refusal | None]:
+        match first := actions[0]:
+            case Create():
+                topics = [new_topic(one.topic, one.partitions, one.configs) for one in actions]
+                tried = {one.topic for one in actions if one.tried}
+                exists = ErrorCode.TOPIC_ALREADY_EXISTS
+                return {
+                    name: None if refusal is not None and name in tried and refusal.code == exists else refusal
+                    for name, refusal in (await self._link.create(topics)).items()
+                }
+            case Delete():
+                refusals = await self._link.delete([one.topic for one in actions])
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return {
+                    name: None if refusal is not None and refusal.code == unknown else refusal
+                    for name, refusal in refusals.items()
+                }
+            case AddPartitions():
+                return {first.topic: await self._add_partitions(first)}
+            case _:
+                return {first.topic: await set_configs(self._link, first.topic, first.configs)}
+
+    async def _add_partitions(self, action: AddPartitions) -> Refusal | None:
+        count = action.first + len(action.partitions)
+        added = [new_partitions(action.topic, count, action.partitions)]
+        refusal = (await self._link.add_partitions(added))[action.topic]
+        if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and action.tried:
+            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
+            if seen is not None and len(seen.partitions) >= count:
+                return None
+        return refusal
+
+    async def _fill_placeholders(self, action: FillPlaceholders) -> list[Action]:
+        """Reassign partitions whose replicas in the cluster differ. A refusal is retried while the topic exists,
+        because nothing else would fill the placeholder."""
+        topic = self._listener.topic(action.topic)
+        try:
+            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
+            if topic is None or seen is None:
+                return []
+            replicas = {
+                index: brokers_of(ours)
+                for index, (ours, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
+                if brokers_of(ours) != theirs.replicas and set(theirs.replicas) < set(brokers_of(ours))
+            }
+            refusal = await self._link.reassign(action.topic, replicas) if replicas else None
+        except (ClusterUnreachable, NotAuthenticated):
+            return [action]
+        if refusal is None:
+            self._fill_refusals.discard(action.topic)
+            return []
+        if not refusal.retriable and action.topic not in self._fill_refusals:
+            self._fill_refusals.add(action.topic)
+            self._log.warning(
+                "the cluster refuses to replace a placeholder; it will be retried",
+                topic=action.topic,
+                code=refusal.code,
+                why=refusal.message,
+            )
+        return [action]
+
+
+CHANGE_TIMEOUT_MS = 30_000
+"""How long to retry a change that has no timeout of its own while the cluster does not answer."""
+DRY_RUN_BACKOFF_S_MAX = 2.0
+
+
+class PlannedCommand(NamedTuple):
+    """A command, with the topic as it would be afterwards."""
+
+    command: commands.TopicCommand
+    topic: Topic
+
+
+async def dry_run(link: ClusterLink, planned: Sequence[PlannedCommand]) -> list[commands.DryRunResult]:
+    """Dry-run commands at the target cluster; retries last until a command times out. Returns the results in order."""
+    creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
+    changes = [[one] for one in planned if not isinstance(one.command, commands.CreateTopic)]
+    groups = await asyncio.gather(*(_dry_run_together(link, group) for group in (creates, *changes) if group))
+    by_topic = {name: result for group in groups for name, result in group.items()}
+    return [by_topic[one.command.topic] for one in planned]
+
+
+async def _dry_run_together(link: ClusterLink, planned: Sequence[PlannedCommand]) -> dict[str, commands.DryRunResult]:
+    results: dict[str, commands.DryRunResult] = {}
+    waiting, backoff_s, started_s = list(planned), BACKOFF_S_MIN, _now_s()
+    while True:
+        try:
+            refusals = await _dry_run_once(link, waiting)
+        except (ClusterUnreachable, NotAuthenticated) as error:
+            refusals = dict.fromkeys((one.topic.name for one in waiting), _unreachable(error))
+        for one in waiting:
+            refusal = refusals[one.topic.name]
+            if refusal is None or not refusal.retriable or _has_timed_out(one.command, started_s):
+                results[one.command.topic] = _result(refusal)
+        waiting = [one for one in waiting if one.command.topic not in results]
+        if not waiting:
+            return results
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, DRY_RUN_BACKOFF_S_MAX)
+
+
+async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) -> Mapping[str, Refusal | None]:
+    command, topic = planned[0]
+    match command:
+        case commands.CreateTopic():
+            topics = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
+            return await link.create(topics, validate_only=True)
+        case commands.CreatePartitions():
+            seen = (await link.metadata([topic.name])).topics.get(topic.name)
+            first = len(seen.partitions) if seen is not None else 0
+            more = new_partitions(topic.name, len(topic.partitions), topic.partitions[first:])
+            return await link.add_partitions([more], validate_only=True)
+        case commands.AlterTopicConfigs():
+            return {topic.name: await set_configs(link, topic.name, topic.configs, validate_only=True)}
+        case _:
+            return {topic.name: None}
+
+
+def _unreachable(error: Exception) -> Refusal:
+    return Refusal(int(ErrorCode.REQUEST_TIMED_OUT), str(error), retriable=True)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _has_timed_out(command: commands.TopicCommand, started_s: float) -> bool:
+    waits_ms = command.timeout_ms if isinstance(command, commands.CreateTopic) else CHANGE_TIMEOUT_MS
+    return _now_s() >= started_s + max(0, waits_ms) / 1000
+
+
+def _result(refusal: Refusal | None) -> commands.DryRunResult:
+    if refusal is None:
+        return commands.DryRunResult()
+    why = f"The target cluster does not answer: {refusal.message}" if refusal.retriable else refusal.message
+    return commands.DryRunResult(refusal.code, why)

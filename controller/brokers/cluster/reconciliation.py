@@ -1,0 +1,106 @@
+"""Compares one topic in the log with the same topic in the target cluster. Pure.
+
+After a restart it is unknown which decisions were applied. The log holds decisions that were never reported as done;
+the cluster shows the current state. Where both agree, nothing needs to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from controller.brokers.cluster.link import SeenTopic
+from controller.machine.commands.cluster import ObservedPartition
+from controller.machine.state import Topic
+from events import catalog
+from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
+
+Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
+
+
+class OpenWork(msgspec.Struct, frozen=True):
+    """Unfinished work of a shard: changes never reported as done, whether a filled placeholder is not in sync yet, and
+    the ids of deleted topics."""
+
+    changes: tuple[Change, ...] = ()
+    has_unfilled: bool = False
+    deleted: frozenset[TopicId] = frozenset()
+
+
+def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
+    """The unfinished work of a shard, from its events in order.
+
+    Changes to a topic are applied in order, so a reported change closes all earlier ones. A topic that was created
+    again, with the cluster's consent, shows that the topic before it is gone.
+    """
+    changes: dict[RequestId, Change] = {}
+    unfilled: set[tuple[int, BrokerId]] = set()
+    deleted: set[TopicId] = set()
+    for record in records:
+        match record.event:
+            case catalog.TopicCreated() | catalog.TopicDiscovered():
+                changes = {key: one for key, one in changes.items() if not isinstance(one, catalog.TopicDeleted)}
+                unfilled.clear()
+            case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() as event:
+                changes[event.request_id] = event
+            case catalog.TopicDeleted() as event:
+                changes = {event.request_id: event}  # earlier changes to the deleted topic are obsolete
+                deleted.add(event.topic_id)
+                unfilled.clear()
+            case catalog.ChangeCarriedOut() as event:
+                done = changes.get(event.request_id)
+                changes = _after(changes, event.request_id)
+                if event.error_code and isinstance(done, catalog.TopicDeleted):
+                    deleted.discard(done.topic_id)
+            case catalog.PlaceholderFilled() as event:
+                unfilled.add((event.partition, event.broker_id))
+            case catalog.IsrChanged() | catalog.LeaderElected() as event:
+                unfilled -= {(event.partition, member) for member in event.isr}
+    return OpenWork(tuple(changes.values()), bool(unfilled), frozenset(deleted))
+
+
+def _after(changes: dict[RequestId, Change], done: RequestId) -> dict[RequestId, Change]:
+    """The changes still open when one is done: later ones, and those of other topics."""
+    if done not in changes:
+        return changes
+    topic, at = changes[done].topic, list(changes).index(done)
+    return {key: one for number, (key, one) in enumerate(changes.items()) if number > at or one.topic != topic}
+
+
+def unfinished_topics(records: Iterable[catalog.Recorded]) -> list[TopicName]:
+    """The topics with changes that these events do not report as done."""
+    names: dict[RequestId, TopicName] = {}
+    for record in records:
+        match record.event:
+            case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() | catalog.TopicDeleted() as change:
+                names[change.request_id] = change.topic
+            case catalog.ChangeCarriedOut() as done:
+                names.pop(done.request_id, None)
+    return list(dict.fromkeys(names.values()))
+
+
+def known(topic: Topic | None) -> tuple[int, catalog.Configs] | None:
+    """The partition count and configs that an observation of the cluster is compared with."""
+    return None if topic is None else (len(topic.partitions), topic.configs)
+
+
+def differs(topic: Topic, seen: SeenTopic) -> bool:
+    """True if the cluster has the topic otherwise; configs are not compared."""
+    if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
+        return True
+    return any(_differs(ours, theirs) for ours, theirs in zip(topic.partitions, seen.partitions, strict=True))
+
+
+def _differs(ours: catalog.Partition, theirs: ObservedPartition) -> bool:
+    """ISRs are compared as sets. If the cluster's ISR is empty (KIP-966), our last members stay."""
+    if (ours.leader, ours.leader_epoch) != (theirs.leader, theirs.leader_epoch):
+        return True
+    if brokers_of(ours) != theirs.replicas:
+        return True
+    return bool(theirs.isr) and set(ours.isr) != set(theirs.isr)
+
+
+def brokers_of(partition: catalog.Partition) -> tuple[BrokerId, ...]:
+    """The replicas that are brokers: the cluster never sees placeholders (KIP-409)."""
+    return tuple(replica for replica in partition.replicas if not is_placeholder(replica))

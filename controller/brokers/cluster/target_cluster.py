@@ -1,0 +1,293 @@
+"""An existing Kafka cluster as the brokers: its own controller applies the decisions, its brokers lead and follow.
+
+Three tasks run next to the engine: the watch scans the cluster periodically, the action runner applies committed
+changes, and new topics are polled until every live broker knows them. All results come back as commands. No task keeps
+state that a restart could not find in the log and the cluster.
+
+While the cluster is unreachable, no broker is fenced and no change is lost: requests wait until they time out, and
+committed changes are applied when the cluster is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from controller.brokers.cluster.actions import (
+    Action,
+    ActionRunner,
+    AddPartitions,
+    Create,
+    Delete,
+    FillPlaceholders,
+    PlannedCommand,
+    SetConfigs,
+    action_of,
+    dry_run,
+)
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.link import ClusterLink, Refusal
+from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
+from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.cluster.watch import ClusterWatch, Owns
+from controller.brokers.port import CommandSink, stamp
+from controller.machine.commands.cluster import FinishChange, RefuseCreation
+from controller.machine.commands.commands import AnyCommand, DryRunResult
+from controller.machine.state import Topic
+from events.catalog import Recorded, TopicDeleted
+from events.logs.archive.store import ArchiveError
+from events.names import ShardKey, TopicId, TopicName, shard_key
+
+SETTLE_S = 3.0
+"""How long the watch ignores a topic after our own change: brokers see it one after another."""
+DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
+RECENT_EVENTS = 10_000
+"""How many of the newest events a start searches for changes never reported as done."""
+
+History = Callable[[ShardKey], Iterable[Recorded]]
+"""The durable events of a shard, in order."""
+
+
+class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Scan intervals in ms: brokers and topics, and topic configs."""
+
+    topics_ms: int = 1000
+    configs_ms: int = 10_000
+
+
+class TargetCluster:
+    """The cluster that applies decisions.
+
+    `history` reads a shard's events after a restart, `recent` the newest events of all shards, which contain the
+    changes that the process before left unfinished. `owns` selects the topics of this log. A `shared` link stays open
+    at `stop`.
+    """
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        history: History,
+        times: WatchTimes,
+        log: FilteringBoundLogger,
+        owns: Owns = lambda _: True,
+        *,
+        recent: Callable[[], Iterable[Recorded]] = tuple,
+        shared: bool = False,
+    ) -> None:
+        self.link = link
+        self.error: str | None = None
+        """Why the cluster is unreachable; None if it is reachable."""
+        self.deleted: dict[TopicId, None] = {}
+        self._history = history
+        self._times = times
+        self._log = log
+        self._owns = owns
+        self._recent = recent
+        self._shared = shared
+        self._changed_at: dict[TopicName, float] = {}
+        self._reconciling = self._unfinished = True
+        self._scanned = asyncio.Event()
+        self._scan_now = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sink: CommandSink
+        self._watch: ClusterWatch
+        self._actions: ActionRunner
+
+    # --- the port
+
+    def start(self, controller: CommandSink) -> None:
+        self._sink = controller
+        self._loop = asyncio.get_running_loop()
+        self._watch = ClusterWatch(self.link, controller, self, self._owns)
+        self._actions = ActionRunner(self.link, self, self._log)
+        self.resume()
+        work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
+        self._tasks = [controller.background(each) for each in work]
+
+    def resume(self) -> None:
+        """Reports may be lost: read again from the log and the cluster what is done."""
+        self._reconciling = self._unfinished = True
+        self._actions.clear()
+        self._watch.rescan_all()
+        self._scan_now.set()
+
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        return ()
+
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        for record in records:
+            if isinstance(record.event, TopicDeleted):
+                self._remember_deleted(record.event.topic_id)
+            action = action_of(record.event)
+            if action is not None:
+                self._record_change(action.topic)
+                self._actions.enqueue(action)
+                self._watch.rescan_all()
+
+    async def stop(self) -> None:
+        """Stop at once; the next start resumes unfinished changes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if not self._shared:
+            self.link.close()
+
+    # --- for the engine
+
+    async def first_scan(self) -> None:
+        """Wait until the brokers and topics of the cluster are known."""
+        await self._scanned.wait()
+
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
+        """The cluster's dry-run results for planned commands, in order."""
+        cleared = await dry_run(self.link, planned)
+        if any(dry_run.error_code for dry_run in cleared):
+            self._scan_now.set()  # the reason may be a change that was not seen yet
+        return cleared
+
+    # --- for the watch
+
+    def is_busy(self, name: TopicName) -> bool:
+        """True if we are changing the topic, or just did."""
+        if self._actions.pending[name] or self._watch.is_confirming(name):
+            return True
+        touched = self._changed_at.get(name)
+        if touched is None:
+            return False
+        if self._loop.time() - touched < SETTLE_S:
+            return True
+        del self._changed_at[name]
+        return False
+
+    def open_work(self, name: TopicName) -> OpenWork | None:
+        """The unfinished work of a topic, read from the log after a start; None once all topics are reconciled."""
+        return open_work_of(self._history(shard_key(name))) if self._reconciling else None
+
+    def resume_work(self, name: TopicName, work: OpenWork) -> bool:
+        """Queue the unfinished work of a topic. Returns whether there was any."""
+        for topic_id in work.deleted:
+            self._remember_deleted(topic_id)
+        actions = [action_of(change, tried=True) for change in work.changes if change.topic == name]
+        if work.has_unfilled and self.topic(name) is not None:
+            actions.append(FillPlaceholders(topic=name))
+        for action in actions:
+            if action is not None:
+                self._record_change(name)
+                self._actions.enqueue(action)
+        return bool(actions)
+
+    # --- for the action runner
+
+    def topic(self, name: TopicName) -> Topic | None:
+        return self._sink.store.durable_named(name)
+
+    def finished(self, action: Action, refusal: Refusal | None) -> None:
+        self._record_change(action.topic)
+        code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
+        if refusal is not None:
+            kind = type(action).__name__
+            self._log.warning("the cluster refuses a change", change=kind, topic=action.topic, code=code, why=message)
+        if not isinstance(action, Create):
+            assert isinstance(action, AddPartitions | Delete | SetConfigs), "only these are reported"
+            request_id, at_ms = action.request_id, self._sink.now_ms()
+            self._sink.submit_internal(
+                FinishChange(request_id=request_id, at_ms=at_ms, topic=action.topic, error_code=code, message=message)
+            )
+            if refusal is not None:
+                if isinstance(action, Delete):
+                    self.deleted.pop(action.topic_id, None)
+                self._sink.background(self._rescan(action.topic))
+        elif refusal is None:
+            self._watch.confirm(action.topic)
+        else:
+            self._sink.submit_internal(
+                RefuseCreation(
+                    **stamp(self._sink, "refused"),
+                    topic=action.topic,
+                    topic_id=action.topic_id,
+                    error_code=code,
+                    message=message,
+                )
+            )
+            self._changed_at.pop(action.topic, None)
+            self._scan_now.set()
+
+    async def _rescan(self, name: TopicName) -> None:
+        await self._sink.decided()
+        try:
+            await self._watch.rescan(name)
+        except (ClusterUnreachable, NotAuthenticated):
+            self._changed_at.pop(name, None)  # the next successful scan will report it
+
+    # --- tasks
+
+    async def _run_watch(self) -> None:
+        configs_due = self._loop.time()
+        while True:
+            try:
+                await self._scan()
+                if self._loop.time() >= configs_due:
+                    await self._watch.scan_configs()
+                    await self.link.refresh_api_versions()
+                    await self._watch.scan_log_dirs()
+                    configs_due = self._loop.time() + self._times.configs_ms / 1000
+                    self._reconciling = False
+            except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
+                if self.error is None:
+                    self._log.error("the cluster cannot be reached", why=str(unreachable))
+                self.error = str(unreachable)
+            else:
+                if self.error is not None:
+                    self._log.info("the cluster can be reached again")
+                self.error = None
+            self._scan_now.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._scan_now.wait(), self._until_next_scan_s())
+
+    def _until_next_scan_s(self) -> float:
+        """Scans are aligned to the clock so that users of a shared link share one request."""
+        every_s = self._times.topics_ms / 1000
+        return every_s - self._loop.time() % every_s
+
+    async def _scan(self) -> None:
+        if self._reconciling:
+            self._resume_creations()
+        if self._unfinished:
+            self._resume_changes()
+        await self._watch.scan()
+        self._scanned.set()
+
+    def _resume_creations(self) -> None:
+        """Topics that were never complete may or may not exist in the cluster."""
+        for topic in self._waiting():
+            if not self.is_busy(topic.name):
+                facts = {"topic_id": topic.topic_id, "partitions": topic.partitions, "configs": topic.configs}
+                self._actions.enqueue(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
+
+    def _resume_changes(self) -> None:
+        """Repeat changes never reported as done, even if nothing differs: the repetition reports them."""
+        for name in unfinished_topics(self._recent()):
+            self.resume_work(name, open_work_of(self._history(shard_key(name))))
+        self._unfinished = False
+
+    def _waiting(self) -> list[Topic]:
+        if not self._sink.has_pending_creates():
+            return []
+        waiting: list[Topic] = []
+        after: str | None = None
+        while topics := self._sink.store.durable_slice(after, 200):
+            after = shard_key(topics[-1].name)
+            waiting += [topic for topic in topics if topic.ready_at_ms is None]
+        return waiting
+
+    def _record_change(self, name: TopicName) -> None:
+        self._changed_at[name] = self._loop.time()
+
+    def _remember_deleted(self, topic_id: TopicId) -> None:
+        self.deleted[topic_id] = None
+        while len(self.deleted) > DELETED_MAX:
+            del self.deleted[next(iter(self.deleted))]

@@ -1,0 +1,232 @@
+"""Events that a voter missed because it was away longer than the metadata log is retained, copied from another
+Topicwright voter; and the comparison of the voters' histories.
+
+Pages of events travel over the voters' own connections, with their TLS and logins: FetchSnapshot of a topic that Kafka
+does not have, sent only to known Topicwright voters. A request names the next missing event and the metadata log offset
+up to which events are needed (-1: only the tree root). A page carries the root of the event log's Merkle tree over all
+events before it, which proves that both logs share their history, and the number of events below that offset. The
+snapshot at the start of the metadata log finally shows whether the events lead to the current state (`following`).
+
+Each batch of a Topicwright leader carries the root of the tree over all events before it. If a follower has another
+root at the same offset, something was changed, lost or decided differently on one side. It then asks the other voters
+for their roots. A voter in the minority neither leads nor gets votes; without a majority the difference is only
+reported. A voter with a gap in its history has other offsets and is not compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from controller.brokers.cluster.connections import Address
+from controller.brokers.kraft.log.batches import BrokenBatch, embedded_events
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.segment import FilePart
+from controller.kafka.messages import Message, quorum
+from controller.machine.errors import ErrorCode
+from events.codec import decode_event
+from events.external_decision import external_decision
+from events.logs.log import EventLog, LogError
+from events.logs.tree_heads import differing
+from projections.store.tree import TreeBehind, head_of, stored_head
+
+EVENTS_TOPIC: Final = "__topicwright_events"
+PAGE_EVENTS: Final = 200
+"""A page occupies its sender for some milliseconds."""
+PAGE_BYTES: Final = 256 << 10
+PURPOSE: Final = "missed"
+REPLY_S: Final = 10.0
+_FORM: Final = 1
+
+
+class Page(msgspec.Struct, frozen=True, array_like=True):
+    """Encoded events from offset `first` on. `end` is the offset after the last event below the requested metadata log
+    offset; `root` is the tree root over all events before `first`."""
+
+    form: int
+    first: int
+    end: int
+    root: bytes
+    values: tuple[bytes, ...]
+
+
+_decode = msgspec.msgpack.Decoder(Page).decode
+
+
+class EventPages:
+    """Serves pages of a voter's event log to voters that missed events."""
+
+    def __init__(self, log: EventLog, files: QuorumFiles) -> None:
+        self._log, self._files = log, files
+        self._turn = asyncio.Lock()
+        self._ends: tuple[int, int] = (-1, -1)
+
+    @staticmethod
+    def takes(request: Message) -> bool:
+        """True if a request asks for a page."""
+        if not isinstance(request, quorum.FetchSnapshotRequest) or len(request.topics) != 1:
+            return False
+        return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1
+
+    async def respond(self, request: quorum.FetchSnapshotRequest, applied: int) -> quorum.FetchSnapshotResponse:
+        """Respond to a page request. All of the metadata log below `applied` is in the event log."""
+        if request.cluster_id != self._log.cluster_id:
+            return quorum.FetchSnapshotResponse(error_code=int(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        part = request.topics[0].partitions[0]
+        first, below = part.position, part.snapshot_id.end_offset
+        data = None
+        if below < 0 and 0 <= first <= self._log.next_offset:
+            data = await asyncio.get_running_loop().run_in_executor(None, self._root, first)
+        elif self._files.start <= below <= applied and 0 <= first <= self._log.next_offset:
+            parts, end = self._files.parts(below, applied), self._log.next_offset
+            async with self._turn:  # one at a time: each occupies a thread
+                loop = asyncio.get_running_loop()
+                data = await loop.run_in_executor(None, self._page, parts, first, below, end)
+        answer = quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
+        if data is not None:
+            answer = quorum.ResponsePartitionSnapshot(position=first, size=len(data), unaligned_records=data)
+        topic = quorum.ResponseTopicSnapshot(name=EVENTS_TOPIC, partitions=(answer,))
+        return quorum.FetchSnapshotResponse(topics=(topic,))
+
+    def _root(self, size: int) -> bytes | None:
+        """Runs in a thread. A page with only the root."""
+        try:
+            return msgspec.msgpack.encode(Page(_FORM, size, size, head_of(self._log, size)[1], ()))
+        except (LogError, TreeBehind):
+            return None
+
+    def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
+        """Runs in a thread. None if these events are missing here."""
+        try:
+            if self._ends[0] != below:
+                self._ends = below, self._end_below(parts, below, end)
+            end = self._ends[1]
+            if end < first:
+                return None
+            values = tuple(_bounded(value for _, value in self._log.read(first, end)))
+            return msgspec.msgpack.encode(Page(_FORM, first, end, head_of(self._log, first)[1], values))
+        except (BrokenBatch, OSError, LogError, TreeBehind):
+            return None
+
+    def _end_below(self, parts: Sequence[FilePart], below: int, end: int) -> int:
+        """The offset of the first event at `below` or later in the metadata log; -1 if unknown. The next batch with
+        embedded events names it; events imported before that batch name their source offset."""
+        for batch in (batch for part in parts for batch in part.batches()):
+            embedded = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
+            if embedded is not None and embedded.values:
+                if embedded.first >= end or self._log.read_one(embedded.first) != embedded.values[0]:
+                    return -1
+                end = embedded.first
+                break
+        while end > 0:
+            found = external_decision(decode_event(end - 1, self._log.read_one(end - 1)).cause)
+            if found is None or found.offset < below or (found.node_id < 0 and found.offset == below):
+                return end
+            if found.node_id < 0:
+                return -1  # another gap
+            end -= 1
+        return end
+
+
+def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
+    size = 0
+    for count, value in enumerate(values):
+        size += len(value)
+        if count and (count >= PAGE_EVENTS or size > PAGE_BYTES):
+            return
+        yield value
+
+
+async def root_at(node: QuorumNode, place: Address, size: int) -> bytes | None:
+    """The tree root over the first `size` events of another voter; None if it has fewer."""
+    page = await _fetch_page(node, place, size, -1)
+    return None if page is None else page.root
+
+
+async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
+    """The next page of events that this log lacks below that metadata log offset, from a voter with the same history so
+    far; None if no voter has it. Raises LogError."""
+    first = log.next_offset
+    for place in await node.of_topicwright():
+        page = await _fetch_page(node, place, first, below)
+        try:
+            if page is not None and page.root == head_of(log, first)[1]:
+                return page
+        except TreeBehind:
+            return None
+    return None
+
+
+async def _fetch_page(node: QuorumNode, place: Address, first: int, below: int) -> Page | None:
+    part = quorum.RequestPartitionSnapshot(snapshot_id=quorum.FetchSnapshotId(end_offset=below), position=first)
+    request = quorum.FetchSnapshotRequest(
+        cluster_id=node.quorum.options.cluster_id,
+        replica_id=node.quorum.me.id,
+        topics=(quorum.RequestTopicSnapshot(name=EVENTS_TOPIC, partitions=(part,)),),
+    )
+    response = await node.send(place, PURPOSE, request, REPLY_S)
+    if not isinstance(response, quorum.FetchSnapshotResponse):
+        return None
+    try:
+        answer = response.topics[0].partitions[0]
+        page = None if response.error_code or answer.error_code else _decode(answer.unaligned_records)
+    except (IndexError, msgspec.DecodeError):
+        return None
+    if page is None or page.form != _FORM or page.first != first or page.end < first + len(page.values):
+        return None
+    return page
+
+
+COMPARE_AGAIN_S: Final = 60.0
+"""A difference is permanent: compare and log it only this often."""
+
+logger = structlog.get_logger("topicwright.quorum")
+
+
+class TreeHeads:
+    """Compares this voter's event log with the tree roots of the others."""
+
+    def __init__(self, node: QuorumNode, log: EventLog) -> None:
+        self._node, self._log = node, log
+        self._looking: asyncio.Task[None] | None = None
+        self._compare_at = 0.0
+        self.difference: str | None = None
+        """A description of where the voters' events differ; None if they agree."""
+        self.is_minority = False
+        """True if this voter differs from the majority."""
+
+    def compare(self, leader_id: int, size: int, root: bytes) -> None:
+        """Compare with the leader's root over its first `size` events. Raises LogError."""
+        size_here, own_root = stored_head(self._log)
+        loop = asyncio.get_running_loop()
+        if size_here != size or own_root == root or loop.time() < self._compare_at:
+            return
+        self._compare_at = loop.time() + COMPARE_AGAIN_S
+        self._looking = loop.create_task(self._compare(size, {leader_id: root, self._node.quorum.me.id: own_root}))
+
+    async def _compare(self, size: int, roots: dict[int, bytes]) -> None:
+        core = self._node.quorum
+        for place in await self._node.of_topicwright():
+            voter = next((each.id for each in core.others if core.place_of(each) == place), None)
+            if voter is not None and voter not in roots:
+                root = await root_at(self._node, place, size)
+                if root is not None:
+                    roots[voter] = root
+        root, others = differing(roots)
+        who = ", ".join(map(str, sorted(others)))
+        self.difference = f"voters {who} differ from the majority in the events below {size}"
+        if root is None:
+            self.difference = f"voters {who} differ in the events below {size}"
+        logger.error(
+            "voters have different histories", why=self.difference, roots={k: v.hex() for k, v in roots.items()}
+        )
+        self.is_minority = root is not None and core.me.id in others
+        if root is not None:
+            core.distrusted = others
+        if self.is_minority:
+            self._node.veto(False)

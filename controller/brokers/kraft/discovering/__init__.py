@@ -1,1 +1,0 @@
-"""What somebody else decided, found in the metadata log and said as events."""

@@ -1,0 +1,1 @@
+"""Imports the decisions of other controllers from the metadata log, as events."""

@@ -1,0 +1,265 @@
+"""Kafka brokers in KRaft mode: they follow the metadata log, send heartbeats, and apply decisions.
+
+Brokers connect to the controller, never the other way round except to probe them. `controller.apis.kraft` handles their
+requests, with the parts built here: the metadata log, the membership, and how far each broker has applied.
+
+The leader also checks sessions, raises features once all brokers support them, and returns leadership to preferred
+replicas (`auto.leader.rebalance.enable`). A walk over all topics, in slices, finds the latter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Final
+
+import msgspec
+import structlog
+
+from controller.brokers.kraft.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
+from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
+from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE, is_kraft_broker
+from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.membership import Membership
+from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.quorum.registered import why_unsupported
+from controller.brokers.kraft.readiness import Confirmations, Readiness
+from controller.brokers.kraft.replication import QuorumReplication
+from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
+from controller.brokers.port import CommandSink, stamp, walk
+from controller.machine.commands.commands import (
+    AnyCommand,
+    BalanceLeaders,
+    BeginQuorumEpoch,
+    ChangeFeatures,
+    FenceBroker,
+    UnregisterBroker,
+)
+from controller.machine.partitions.blocks import Span, numbered
+from controller.machine.state import Topic
+from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
+from events.logs.log import LogClosed
+from events.names import NO_LEADER, BrokerId
+from projections.store.store import topic_slices
+
+
+class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the controller of Kafka brokers."""
+
+    session_timeout_ms: int
+    metadata_version: int | None = None
+    """None for the highest level that all brokers support."""
+    leaders_balanced_every_s: float | None = None
+    """How often preferred leaders are elected; None for never."""
+
+
+CHECK_S: Final = 0.25
+"""Interval of session checks: a small part of the shortest useful session timeout."""
+SETTLED_S: Final = 3.0
+"""How long no new broker must have come before features are raised."""
+
+logger = structlog.get_logger("topicwright.kraft")
+
+
+class Checks:
+    """The leader's periodic checks: expired sessions and feature levels."""
+
+    def __init__(
+        self,
+        controller: CommandSink,
+        replication: QuorumReplication,
+        membership: Membership,
+        options: KraftOptions,
+        is_adopted: Callable[[], bool],
+    ) -> None:
+        self._controller = controller
+        self._replication = replication
+        self._membership = membership
+        self._options = options
+        self._is_adopted = is_adopted
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if not self._replication.leads:
+                continue
+            for broker_id in self._membership.expired():
+                logger.warning("broker session expired", broker=broker_id)
+                stamped = stamp(self._controller, "kraft")
+                self._controller.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
+            if self._membership.unchanged_for_s() > SETTLED_S:
+                await self._raise_features()
+
+    async def _raise_features(self) -> None:
+        """Raise metadata.version to the configured level, or the highest that all brokers share, and its features with
+        it. All expected brokers and all other voters must support them."""
+        cluster = self._membership.cluster
+        brokers = cluster.brokers.values()
+        shared = shared_metadata_version(brokers)
+        if shared is None or not brokers or any(broker.fenced for broker in brokers):
+            return
+        wanted = self._options.metadata_version
+        if wanted is None and self._is_adopted():
+            return  # Kafka's controller left this level, and may come back
+        level = shared if wanted is None else min(wanted, shared)
+        if level > cluster.feature(METADATA_VERSION_FEATURE):
+            reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
+            features = self._features_with(level)
+            self._membership.restart_unchanged()
+            if await self._voters_support(features):
+                stamped = stamp(self._controller, "kraft")
+                self._controller.submit_internal(ChangeFeatures(**stamped, features=features, reason=reason))
+
+    async def _voters_support(self, features: Features) -> bool:
+        """A Kafka controller that does not support a level exits when it replays the record."""
+        others = {each.id for each in self._replication.quorum.others}
+        if not others:
+            return True
+        try:
+            registered = await self._replication.registered.all()
+        except (OSError, BrokenBatch, MalformedRecord) as error:
+            logger.warning("metadata.version is not raised: registrations cannot be read", why=str(error))
+            return False
+        for name, level in features:
+            why = why_unsupported(registered, others, name, level)
+            if why is not None:
+                logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
+                return False
+        return True
+
+    def _features_with(self, level: int) -> Features:
+        """The features at a level; none of them is lowered."""
+        cluster = self._membership.cluster
+        features = dict(features_at(level, cluster.brokers.values()))
+        for name, had in cluster.features:
+            features[name] = max(had, features.get(name, 0))
+        return tuple(sorted(features.items()))
+
+
+async def balance_leaders(controller: CommandSink, every_s: float) -> None:
+    """Elect preferred leaders periodically, until cancelled."""
+    while True:
+        await asyncio.sleep(every_s)
+        with suppress(LogClosed):  # during recovery of the log
+            async for part in walk(controller):
+                names = tuple(topic.name for topic in part.topics if _is_imbalanced(topic, part.span))
+                if names:
+                    controller.submit_internal(
+                        BalanceLeaders(**stamp(controller, "balance"), topics=names, span=part.span)
+                    )
+
+
+def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
+    """True if the preferred replica is in sync but does not lead."""
+    return any(
+        one.leader not in (one.replicas[0], NO_LEADER) and one.replicas[0] in one.isr
+        for _, one in numbered(topic.partitions, span)
+    )
+
+
+class KraftBrokers:
+    """The brokers of one cluster. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        projector: MetadataProjector,
+        node: QuorumNode,
+        replication: QuorumReplication,
+        options: KraftOptions,
+        clock: Callable[[], float],
+    ) -> None:
+        self.projector, self.node, self.replication = projector, node, replication
+        self._options = options
+        self._clock = clock
+        self.on_lead: Callable[[], None] = lambda: None
+        """Called when this process becomes leader."""
+        self.unreadable = UnreadableConfigs()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopped = False
+        # Set by `start`:
+        self._controller: CommandSink
+        self.membership: Membership
+        self.confirmations: Confirmations
+        self._readiness: Readiness
+
+    def start(self, controller: CommandSink) -> None:
+        options, projector = self._options, self.projector
+        self._controller = controller
+        projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
+        self.membership = Membership(
+            controller, projector, self.replication, options.session_timeout_ms / 1000, self._clock
+        )
+        self.confirmations = Confirmations(controller, self.replication.applied)
+        self._readiness = Readiness(controller, self._fetched_by, self.confirmations.confirm)
+        self.node.on_fetched = self._readiness.fetched
+        checks = Checks(controller, self.replication, self.membership, options, lambda: projector.mark.adopted)
+        self._tasks.append(controller.background(checks.run()))
+        self._tasks.append(controller.background(self.unreadable.scan(controller)))
+        if options.leaders_balanced_every_s is not None:
+            self._tasks.append(controller.background(balance_leaders(controller, options.leaders_balanced_every_s)))
+
+    def _fetched_by(self, broker_id: BrokerId) -> int:
+        leader = self.node.quorum.leading
+        return 0 if leader is None else leader.progress.end_of(broker_id)
+
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        return ()
+
+    def on_events(self, records: Sequence[Recorded]) -> None:
+        end = self.replication.applied
+        self.confirmations.record(end, records[-1].offset)
+        for record in records:
+            match record.event:
+                case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
+                    self.membership.on_event(event)
+                    self.confirmations.forget(event.broker_id)
+            self.unreadable.on_event(record.event)
+        if self.replication.leads and not self._stopped:
+            self._readiness.on_events(records, end)
+
+    def resume(self) -> None:
+        """This process now leads. Brokers start with a whole session; other brokers that the log may hold are
+        unregistered."""
+        self.confirmations.restart(self.replication.applied)
+        self._readiness.resume()
+        self.membership.resume()
+        for broker in self.membership.cluster.brokers.values():
+            if not is_kraft_broker(broker):
+                stamped = stamp(self._controller, "kraft")
+                self._controller.submit_internal(
+                    UnregisterBroker(**stamped, broker_id=broker.broker_id, reason="not a KRaft broker")
+                )
+        self._begin_epoch()
+        self.unreadable.warn()
+        self.on_lead()
+
+    def _begin_epoch(self) -> None:
+        quorum = self.replication.quorum
+        host, port = quorum.place_of(quorum.me)
+        self._controller.submit_internal(
+            BeginQuorumEpoch(
+                **stamp(self._controller, "kraft"),
+                node_id=quorum.me.id,
+                kraft_version=quorum.kraft_version,
+                host=host,
+                port=port,
+                directory_id=quorum.me.directory,
+                features=features_at(self._options.metadata_version or METADATA_VERSION_SHARED),
+                epoch_min=quorum.epoch,
+                priority=quorum.options.priority,
+            )
+        )
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        """Metrics: name, description, value."""
+        return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]
+
+    async def stop(self) -> None:
+        self._stopped = True
+        for task in self._tasks:
+            task.cancel()
+        self.confirmations.clear()
+        await self._readiness.stop()

@@ -1,0 +1,1 @@
+"""Migration of the metadata log from Kafka's own controller, and back."""

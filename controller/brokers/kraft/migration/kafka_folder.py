@@ -1,0 +1,266 @@
+"""Reads and writes the folder in which a Kafka node stores its metadata log (see `quorum.folder`).
+
+Topicwright and Kafka store the log in the same files. A controller needs the batches from the start of the log, the
+checkpoints of everything before it, and `meta.properties` with the directory id of the voter; with kraft.version 1 a
+controller with another id waits forever without a message. Indexes are rebuilt from the log. The next controller begins
+the epoch after the last one in the log.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from controller.brokers.kraft.log.batches import (
+    SNAPSHOT_FOOTER,
+    BrokenBatch,
+    RecordBatch,
+    control_type,
+    decode_batches,
+    encode_batch,
+    whole_batches,
+)
+from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
+from controller.brokers.kraft.quorum.folder import (
+    LOCK,
+    META_PROPERTIES,
+    PARTITION,
+    QUORUM_STATE,
+    FolderError,
+    NodeFolder,
+    properties_text,
+    read_properties,
+    read_quorum_state,
+    replace_file,
+    sync_folder,
+    uuid_of,
+    write_quorum_state,
+)
+from controller.brokers.kraft.quorum.raft.log import QuorumState
+from controller.brokers.kraft.quorum.registered import limits, read_registered, without_limits
+from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+from controller.brokers.kraft.registration import controller_record
+from controller.machine.state import QuorumLeader
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A snapshot of everything below `end_offset`."""
+
+    end_offset: int
+    epoch: int
+    data: bytes
+    batches: tuple[RecordBatch, ...]
+
+
+class KafkaFolder(msgspec.Struct, frozen=True):
+    """The contents of a node's metadata folder. `batches` have no gaps."""
+
+    path: Path
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    """Sixteen bytes; zeros if the folder has none."""
+    quorum_state: QuorumState
+    checkpoint: Checkpoint | None
+    batches: tuple[RecordBatch, ...]
+    cut: int
+    """Bytes of an incomplete batch at the end."""
+
+    @property
+    def end_offset(self) -> int:
+        if self.batches:
+            return self.batches[-1].last_offset + 1
+        return self.checkpoint.end_offset if self.checkpoint is not None else 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last record."""
+        if self.batches:
+            return self.batches[-1].leader_epoch
+        return self.checkpoint.epoch if self.checkpoint is not None else 0
+
+
+def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
+    """Read a node's metadata folder. `path` is its `metadata.log.dir`, or the partition's folder in it. `cut_torn_tail`
+    ignores an incomplete batch at the end. Raises FolderError."""
+    partition = _partition_folder(path)
+    try:
+        properties = read_properties(partition.parent / META_PROPERTIES)
+        checkpoint = _newest_checkpoint(partition)
+        batches, cut = _log(partition, checkpoint, cut_torn_tail)
+        state = read_quorum_state(partition / QUORUM_STATE)
+    except OSError as error:
+        raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
+    except BrokenBatch as error:
+        raise FolderError(f"{error}: restore the folder from a backup") from error
+    if not batches and (checkpoint is None or checkpoint.end_offset == 0):
+        raise FolderError(f"{partition} has no records: its node never joined a cluster")
+    return KafkaFolder(
+        path=partition.parent,
+        cluster_id=properties["cluster.id"],
+        node_id=int(properties["node.id"]),
+        directory_id=uuid_of(properties.get("directory.id", "")),
+        quorum_state=state,
+        checkpoint=checkpoint,
+        batches=batches,
+        cut=cut,
+    )
+
+
+def refuse_if_in_use(folder: Path) -> None:
+    """Raise FolderError if a Kafka node runs on the folder."""
+    lock = folder / LOCK
+    if not lock.exists():
+        return
+    with lock.open("rb") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderError(f"{folder} is in use: stop its Kafka node first") from None
+
+
+def _partition_folder(path: Path) -> Path:
+    if (path / PARTITION).is_dir():
+        return path / PARTITION
+    if path.name == PARTITION and path.is_dir():
+        return path.absolute()
+    raise FolderError(
+        f"{path} is not a metadata folder: pass the metadata.log.dir (or the first of log.dirs) of a Kafka node, which "
+        f"holds {PARTITION}"
+    )
+
+
+def _newest_checkpoint(partition: Path) -> Checkpoint | None:
+    names = sorted(each.name for each in partition.iterdir() if CHECKPOINT.fullmatch(each.name))
+    if not names:
+        return None
+    end, epoch = (int(part) for part in names[-1].removesuffix(".checkpoint").split("-"))
+    path = partition / names[-1]
+    data = path.read_bytes()
+    batches = tuple(decode_batches(data, str(path)))
+    last = batches[-1] if batches else None
+    if last is None or not last.is_control or control_type(last.records[-1][0]) != SNAPSHOT_FOOTER:
+        raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a backup")
+    return Checkpoint(end, epoch, data, batches)
+
+
+def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
+    segments = sorted(each for each in partition.iterdir() if SEGMENT.fullmatch(each.name))
+    batches: list[RecordBatch] = []
+    cut = 0
+    for segment in segments:
+        data = segment.read_bytes()
+        if segment is segments[-1] and cut_torn_tail:
+            whole = whole_batches(data)
+            cut, data = len(data) - len(whole), whole
+        batches += _in_order(segment, data, batches[-1].last_offset + 1 if batches else int(segment.stem))
+    first = batches[0].base_offset if batches else 0
+    covered = checkpoint.end_offset if checkpoint is not None else 0
+    if first > covered:
+        raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
+    if batches and batches[-1].last_offset + 1 < covered:
+        return (), cut  # the checkpoint was fetched later and has it all
+    return tuple(batches), cut
+
+
+def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch]:
+    for batch in decode_batches(data, str(segment)):
+        if batch.base_offset != expected:
+            raise FolderError(f"{segment}: expected a batch at offset {expected}, found offset {batch.base_offset}")
+        yield batch
+        expected = batch.last_offset + 1
+
+
+HAND_BACK: Final = "HandMetadataBack"
+"""The command that causes MetadataHandedBack."""
+REPLACED: Final = ".before-handback"
+"""Suffix of a folder that was replaced."""
+
+
+def write_folder(
+    folder: Path,
+    node: NodeFolder,
+    files: QuorumFiles,
+    cluster_id: str,
+    quorum: QuorumLeader,
+    *,
+    replace: bool = False,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Write a metadata folder atomically, for the node `quorum.node_id` to continue from.
+
+    The folder must be empty or missing. With `replace` it may be one of the same cluster whose log is not ahead; it is
+    renamed first. `before` is called when everything is written, just before the folder appears. Raises FolderError and
+    OSError.
+    """
+    folder = folder.absolute()
+    aside = folder.with_name(folder.name + REPLACED)
+    is_there = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if is_there:
+        _check_replaced(folder, aside, files, cluster_id, replace)
+    made = folder.with_name(folder.name + ".handback-unfinished")
+    shutil.rmtree(made, ignore_errors=True)  # of an interrupted handback
+    made.mkdir(0o700, parents=True)  # it holds SCRAM credentials
+    copy_partition(node.partition, made / PARTITION)
+    replace_file(made / META_PROPERTIES, properties_text(cluster_id, quorum.node_id, node.directory_id))
+    before()
+    if is_there:
+        folder.rename(aside)
+    made.rename(folder)
+    sync_folder(folder.parent)
+
+
+def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
+    """Clear the feature limits of controllers that left, so that they do not block upgrades. For the log of the only
+    voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
+    registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
+    left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
+    if left:
+        freed = (controller_record(without_limits(node_id, found)) for node_id, found in left.items())
+        files.append(encode_batch(files.end, files.last_epoch, now_ms, [(None, encode_record(each)) for each in freed]))
+        files.flush()
+    return tuple(sorted(left))
+
+
+def copy_metadata_log(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
+    """Copy a node's metadata folder into a data folder, for a node that continues it with the voter's directory id and
+    a higher epoch. Cuts off an incomplete batch at the end. Raises FolderError and OSError."""
+    partition = data / PARTITION
+    copy_partition(source / PARTITION, partition)
+    write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=epoch))
+    replace_file(data / META_PROPERTIES, properties_text(cluster_id, node_id, directory_id))
+    QuorumFiles(partition).close()
+
+
+def copy_partition(source: Path, target: Path) -> None:
+    """Copy the files of a metadata log and fsync them. Raises OSError."""
+    target.mkdir(0o700, parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if SEGMENT.fullmatch(path.name) or CHECKPOINT.fullmatch(path.name):
+            shutil.copyfile(path, target / path.name)
+            with (target / path.name).open("rb+") as file:
+                os.fsync(file.fileno())
+    sync_folder(target)
+
+
+def _check_replaced(folder: Path, aside: Path, files: QuorumFiles, cluster_id: str, replace: bool) -> None:
+    if not replace:
+        raise FolderError(f"{folder} is not empty: choose another folder, or pass --replace to rename this one first")
+    if aside.exists():
+        raise FolderError(f"{aside} exists from an earlier handback: move it away first")
+    known = read_folder(folder)
+    if known.cluster_id != cluster_id:
+        raise FolderError(f"{folder} belongs to cluster {known.cluster_id}, not to {cluster_id}")
+    refuse_if_in_use(folder)
+    if (known.epoch, known.end_offset) > (files.last_epoch, files.end):
+        raise FolderError(
+            f"{folder} is ahead, with epoch {known.epoch} and offset {known.end_offset}; the data folder has epoch "
+            f"{files.last_epoch} and offset {files.end}: another controller has led since"
+        )

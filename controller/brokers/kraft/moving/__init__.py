@@ -1,1 +1,0 @@
-"""A cluster comes from Kafka's own controller, and goes back to it."""

@@ -1,0 +1,188 @@
+"""Parse the command line: values of flags, times as people write them, and errors with suggestions.
+
+Times such as `5m`, `2h`, `yesterday 14:00`, `14:00`, `today` and `now` become absolute when they are parsed, in the
+terminal's time zone. Offsets, ISO-8601 times and milliseconds pass unchanged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+from controller.cli.output import harmless
+
+WRONG = 2
+"""The exit code of wrong usage, wrong settings, or unreadable input."""
+
+
+def complain(message: str, code: int = WRONG) -> int:
+    """Print an error after all other output; returns the exit code."""
+    sys.stdout.flush()
+    lines = "\n".join(map(harmless, message.split("\n")))
+    print(f"topicwright: {lines}", file=sys.stderr)
+    return code
+
+
+def with_output(run: Callable[[], int]) -> int:
+    """Run a command and return its exit code. A closed pipe (`| head`) ends it quietly; a full disk behind standard
+    output is an error."""
+    try:
+        code = run()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    except OSError as error:
+        if error.filename is not None:
+            return complain(error_text(error))
+        _discard_output()
+        return complain(f"cannot write to standard output: {error_text(error)}")
+
+
+def _discard_output() -> None:
+    """Let Python flush standard output at exit without another error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def error_text(error: Exception) -> str:
+    """An error as text; for an OSError the file and the reason, without the number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse KEY=VALUE. Raises ArgumentTypeError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def named(text: str) -> str:
+    """A non-empty name. Raises ArgumentTypeError."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def count(text: str) -> int:
+    """Parse a whole number, such as an offset. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+USAGE = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without abbreviated flags. Errors come from the sub-command's parser, with its usage and suggestions."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **{"allow_abbrev": False, **more})
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Reject unknown arguments here, not in the parent parser."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._unknown(unknown))
+        return found, unknown
+
+    def _unknown(self, words: Sequence[str]) -> str:
+        flag = next((word for word in words if word.startswith("-")), None)
+        if flag is None:
+            return f"unexpected argument {words[0]!r}"
+        name = flag.partition("=")[0]
+        return f"unknown flag {name}{meant(name, self._option_string_actions)}"
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(one) for one in action.choices]
+        hint = meant(str(value), choices)
+        listed = "" if hint and len(choices) > 8 else f"; allowed: {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"unknown value {value!r}{hint}{listed}")
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(_standard_error())
+        self.exit(USAGE, f"{self.prog}: error: {message}\n")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """A suggestion to end a message with; "" if no known word is close."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _standard_error() -> Any:
+    import sys
+
+    return sys.stderr
+
+
+AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"
+_SPAN = re.compile(r"(\d{1,6})\s*(s|sec|m|min|h|d|w)(\s+ago)?")
+_UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAY = re.compile(r"(now|today|yesterday)?\s*(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?")
+NEWEST_SPAN = timedelta(days=365 * 50)
+
+
+def absolute(text: str, now: datetime) -> str | None:
+    """A relative time as ISO-8601 in UTC; None for any other text. Raises ValueError for an invalid hour, and a time
+    too long ago."""
+    word = " ".join(text.lower().split())
+    span = _SPAN.fullmatch(word)
+    if span is not None:
+        ago = timedelta(**{_UNITS[span[2]]: int(span[1])})
+        if ago > NEWEST_SPAN:
+            raise ValueError(f"{text!r} is more than 50 years ago")
+        return _iso(now - ago)
+    day = _DAY.fullmatch(word)
+    if day is None or not word:
+        return None
+    if word == "now":
+        return _iso(now)
+    if day[1] == "now":
+        return None
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if day[1] == "yesterday":
+        midnight = (midnight - timedelta(hours=12)).replace(hour=0)
+    hour, minute, second = (int(part or 0) for part in day.groups()[1:])
+    return _iso(midnight.replace(hour=hour, minute=minute, second=second))
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: str) -> str:
+    """Parse a point in time or an offset. Raises ArgumentTypeError."""
+    from projections.text.moments import BadMoment, parse_moment
+
+    try:
+        given = absolute(text, datetime.now().astimezone()) or text  # noqa: TID251 - the terminal's zone
+        parse_moment(given)
+    except BadMoment as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {AGO}") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return given
+
+
+def time(text: str) -> str:
+    """Parse a point in time, not an offset. Raises ArgumentTypeError."""
+    given = moment(text)
+    if given.isascii() and given.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is an offset: give a time, such as {AGO}")
+    return given

@@ -1,0 +1,274 @@
+"""Flags of the commands that do more than read or start; `controller.cli.work` does the work.
+
+A module of `work` is loaded only when its command runs, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Coroutine
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from controller.cli import serve
+from controller.cli.arguments import AGO, count, moment
+from controller.cli.commands import COMMANDS, Parsers, later
+from controller.cli.output import add_output
+from controller.cli.reads import common
+
+if TYPE_CHECKING:
+    from controller.cli.backend import Backend
+    from controller.settings.load import ServeSettings
+
+
+DEFAULT_DATA = Path("topicwright-data")
+_STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
+
+
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    _register_migration(commands)
+    _register_copies(commands)
+    _register_quorum(commands)
+    _register_users(commands)
+    _register_prove(commands)
+    _register_verify(commands)
+    commands.add_parser("demo", description=_summary("demo")).set_defaults(func=later("work.demo", "demo"))
+
+
+def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
+    adopt = commands.add_parser("adopt", description=_summary("adopt"))
+    adopt.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        required=True,
+        metavar="METADATA_DIR",
+        help="metadata.log.dir (or log.dirs) of the stopped Kafka controller; it is only read",
+    )
+    restore = commands.add_parser("restore", description=_summary("restore"))
+    restore.add_argument(
+        "--from",
+        dest="sources",
+        type=Path,
+        action="append",
+        required=True,
+        metavar="BROKER_METADATA_DIR",
+        help="a broker's folder with __cluster_metadata-0; if repeated, the one with the longest log is used",
+    )
+    for parser in (adopt, restore):
+        _add_data(parser)
+        parser.add_argument("--cluster-id", metavar="ID", help="refuse folders of other clusters; default: accept any")
+        parser.add_argument(
+            "--cut-torn-tail",
+            action="store_true",
+            help="drop an incomplete batch at the end of the log; default: refuse such a log",
+        )
+    adopt.set_defaults(func=later("work.adopt", "adopt"))
+    restore.set_defaults(func=later("work.adopt", "restore"))
+    handback = commands.add_parser("handback", description=_summary("handback"))
+    handback.add_argument(
+        "--to",
+        type=Path,
+        required=True,
+        metavar="METADATA_DIR",
+        help="folder to write: metadata.log.dir (or log.dirs) of Kafka's controller; empty or missing",
+    )
+    _add_data(handback)
+    handback.add_argument(
+        "--replace",
+        action="store_true",
+        help="if the folder has this cluster's metadata, rename it to METADATA_DIR.before-handback; default: refuse",
+    )
+    handback.set_defaults(func=later("work.adopt", "handback"))
+
+
+def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
+    backup = commands.add_parser("backup", description=_summary("backup"))
+    backup.add_argument("url", metavar="URL", help=f"destination: {_STORE}")
+    backup.add_argument(
+        "--data",
+        type=Path,
+        default=DEFAULT_DATA,
+        metavar="DIR",
+        help="data folder of the service; default %(default)s",
+    )
+    backup.set_defaults(func=later("work.backup", "backup"))
+    recover = commands.add_parser("recover", description=_summary("recover"))
+    recover.add_argument("url", metavar="URL", help=f"a backup, or the archive of a service: {_STORE}")
+    recover.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder to create")
+    recover.add_argument(
+        "--at",
+        metavar="OFFSET|TIME",
+        type=moment,
+        help=f"recover the state as of an offset, an ISO-8601 time, {AGO}; default: the end",
+    )
+    recover.set_defaults(func=later("work.backup", "recover"))
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=DEFAULT_DATA,
+        metavar="DIR",
+        help="data folder of this controller; default: ./%(default)s",
+    )
+
+
+def _summary(name: str) -> str:
+    return f"{COMMANDS[name].headline}."
+
+
+def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
+    joining = serve.register_process(
+        commands,
+        "join",
+        _join,
+        http="127.0.0.1:8080",
+        data="topicwright-voter",
+        content="the metadata log and this node's vote",
+    )
+    joining.add_argument(
+        "--listen",
+        type=serve.address,
+        metavar="HOST:PORT",
+        help=f"listen here for controllers and brokers; default {serve.DEFAULT_LISTEN}",
+    )
+    leaving = commands.add_parser("leave", description=_summary("leave"))
+    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the voter that leaves")
+    leaving.add_argument(
+        "--id",
+        type=int,
+        metavar="NODE",
+        help="node id, if the voter's folder is lost; also frees the registration of a former controller (KIP-919)",
+    )
+    leaving.set_defaults(func=later("work.quorum", "leave"))
+    showing = commands.add_parser("quorum", description=_summary("quorum"))
+    showing.set_defaults(func=later("work.quorum", "show"))
+    for parser in (joining, leaving, showing):
+        parser.add_argument(
+            "--bootstrap-controller",
+            type=serve.bootstrap,
+            required=True,
+            metavar="HOST:PORT[,…]",
+            help="controllers of the cluster",
+        )
+        parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
+
+
+def _join(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.cli.work.quorum import start
+
+    return start(options, settings)
+
+
+_USERS = """\
+Add, list and remove users.
+
+    --data DIR                 SCRAM users in the log of a stopped service: to create the first one
+    --bootstrap HOST:PORT      SCRAM users of a running service, or of any Kafka, through the admin API
+    --file FILE                passwords (for PLAIN and HTTP) and tokens (for HTTP) in the file of `users.file`
+
+The password is read from the terminal, or from the first line of standard input. It is never an argument, because
+other users of a machine can see arguments.
+
+Exit codes: 0 done, 1 refused or no such user, 2 wrong usage or no service reached.
+"""
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
+"""The limits of `controller.machine.access.credentials`, which the help does not load."""
+
+
+def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("users", description=_USERS)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add = actions.add_parser("add", help="add a user, or set its password")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument("--token", action="store_true", help="create a token for HTTP instead of a password; needs --file")
+    add.add_argument(
+        "--iterations",
+        type=_iterations,
+        default=ITERATIONS_MIN,
+        help=f"SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s",
+    )
+    remove = actions.add_parser("remove", help="remove a user")
+    remove.add_argument("name", metavar="NAME")
+    listing = actions.add_parser("list", help="list users with their login methods, without secrets")
+    add_output(listing)
+    for each, run in ((add, "add"), (remove, "remove"), (listing, "list_")):
+        _register_where(each)
+        each.set_defaults(func=later("work.users", run))
+    for each in (add, remove):
+        each.add_argument(
+            "--mechanism",
+            choices=MECHANISMS,
+            default="SCRAM-SHA-512",
+            help="SASL mechanism; default %(default)s",
+        )
+
+
+def _register_where(parser: argparse.ArgumentParser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--data", type=Path, metavar="DIR", help="data folder of a stopped service")
+    where.add_argument("--bootstrap", metavar="HOST:PORT", help="a running service")
+    where.add_argument("--file", type=Path, metavar="FILE", help="users file")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="with --data: settings file of the service")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="with --data: one setting")
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help="with --bootstrap: librdkafka properties",
+    )
+
+
+def _iterations(text: str) -> int:
+    """Parse SCRAM iterations. Raises ArgumentTypeError above the limit, which would only burn CPU."""
+    if not text.isdecimal() or len(text) > 5 or int(text) > ITERATIONS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    return int(text)
+
+
+def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("prove", description=_summary("prove"))
+    parser.add_argument(
+        "subject",
+        metavar="REQUEST|TOPIC|OFFSET",
+        help="prove the events of a request or a topic, or the event at an offset",
+    )
+    parser.add_argument("--from", dest="start", type=count, default=0, metavar="OFFSET", help="first offset to prove")
+    parser.add_argument(
+        "--limit",
+        type=count,
+        default=100,
+        metavar="N",
+        help="maximum number of events, up to 1000; default %(default)s",
+    )
+    parser.add_argument("--partition", type=count, metavar="N", help="which partition, if the log has partitions")
+    parser.add_argument("--head", type=Path, metavar="FILE", help="prove against this head; default: the newest head")
+    common.add_backend(parser, _prove, formats=())
+
+
+def _prove(options: argparse.Namespace, backend: Backend) -> int:
+    code: int = import_module("controller.cli.work.verify").prove(options, backend)
+    return code
+
+
+def _register_verify(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("verify", description=_summary("verify"))
+    parser.add_argument(
+        "what",
+        metavar="PROOF|DIR|URL|HOST:PORT",
+        help="a proof from `prove`, the folder of a stopped service, an archive or backup, or the HTTP address of a "
+        "running service",
+    )
+    parser.add_argument("--key", type=Path, metavar="PEM", help="public key that must have signed the heads")
+    parser.add_argument(
+        "--head", type=Path, metavar="FILE", help="a head saved earlier: a response of GET /v1/log/head, or a proof"
+    )
+    parser.add_argument("--partition", type=count, metavar="N", help="which partition, if the log has partitions")
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties for the login, as for `topics`")
+    parser.set_defaults(func=later("work.verify", "verify"))

@@ -1,0 +1,193 @@
+"""The folder of a stopped service, answered in this process by the handlers of the JSON API.
+
+Nothing is written to the folder. A dry run is decided by the settings that are recorded there, without policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+
+from controller.access.refusals import RefusalRecords
+from controller.cli.backend import Backend
+from controller.cli.context import BackendError
+from controller.controller_api import ControllerApi, ControllerStatus, Reply
+from controller.http.app import Parts, build_routes
+from controller.http.following import Followers
+from controller.http.metrics import Metrics
+from controller.http.query_threads import ARCHIVE, Reading, Stopping
+from controller.machine.commands.commands import ClientCommand, CreateTopic
+from controller.machine.decide import decide
+from controller.machine.decision import Answer
+from controller.release import RELEASE
+from events.catalog import Endpoint, Verdict
+from events.logs import events_topic
+from events.logs.log import LogError, LogLocked
+from events.logs.rocksdb_recovery import lock_holder
+from events.logs.tree_heads import Head
+from events.names import RequestId
+from projections.queries.proving import head_of, last_signed
+from projections.queries.query import Query, Questions
+from projections.store.partitioned_store import PartitionedStore
+from projections.store.store import TopicReader, TopicStore
+
+if TYPE_CHECKING:
+    from projections.replay.log.secondary import Look
+
+FIRST_PARTITION = "partition-00000"
+NO_LOG = "contains no log: name the folder that `topicwright serve --data` was given"
+POLICIES_NOT_CONSULTED = "no policy was consulted: a stopped service runs none"
+STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
+
+
+class FolderBackend(Backend):
+    """The log of a `serve`, or the partition logs of a worker or gateway read as one log.
+
+    Raises BackendError if the folder has no log, lacks a partition, or a process has a log open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        numbered = partitions_in(folder)
+        with ExitStack() as opened:
+            logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
+            stores = [TopicStore(log) for log in logs]
+            parts = [
+                Query(log, partial(_itself, store), number if numbered else None)
+                for number, (log, store) in enumerate(zip(logs, stores, strict=True))
+            ]
+            partition_of = partial(events_topic.partition_of, partitions=len(logs))
+            query, reading, stopping = Questions(parts, partition_of), Reading(), Stopping()
+            opened.callback(reading.close)
+            stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
+            api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
+            followers = Followers(query, reading, stopping)
+            handlers = Parts(api, None, query, Metrics(), reading, stopping, followers, newest_head=_recorded_head)
+            self._app = build_routes(handlers, RELEASE, with_pages=False)
+            self._loop = opened.enter_context(closing(asyncio.new_event_loop()))
+            self._opened = opened.pop_all()
+
+    def __str__(self) -> str:
+        return f"in {self._folder}"
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+        if method != "GET" and "validate_only=true" not in path:
+            raise BackendError(STOPPED)
+        return self._loop.run_until_complete(self._call(method, path, body))
+
+    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+        target, _, query = path.partition("?")
+        scope: Any = {
+            "type": "http",
+            "method": method,
+            "path": unquote(target),
+            "raw_path": target.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "http_version": "1.1",
+            "headers": [(b"host", b"localhost")],
+            "client": None,
+            "server": None,
+        }
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        files = dict(sent[0]["headers"]).get(ARCHIVE.encode(), b"0").decode()
+        return sent[0]["status"], files, b"".join(each["body"] for each in sent[1:])
+
+
+class _StoppedController:
+    """The controller port of a stopped service: reads, and decides dry runs."""
+
+    def __init__(self, store: PartitionedStore, query: Questions, cluster_id: str) -> None:
+        self._partitioned = store
+        self._query = query
+        self.cluster_id = cluster_id
+
+    @property
+    def store(self) -> TopicReader:
+        return self._partitioned
+
+    @property
+    def refusals(self) -> RefusalRecords:
+        raise NotImplementedError
+
+    def status(self) -> ControllerStatus:
+        return ControllerStatus(0, 0, 0, None, None)
+
+    def now_ms(self) -> int:
+        return self._query.as_of(self._query.end()).at_ms or 0
+
+    def new_request_id(self, origin: str = "") -> RequestId:
+        return RequestId(f"{origin}dry-run")
+
+    def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
+        reply = asyncio.get_running_loop().create_future()
+        reply.set_result(Reply(tuple(self._decide(one) for one in commands if isinstance(one, CreateTopic))))
+        return reply
+
+    def _decide(self, command: CreateTopic) -> Answer:
+        state = self._partitioned.of(command.topic).state()
+        decision = decide(state, command)
+        if not decision.needs_approval:
+            return decision.answers[0]
+        allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
+        return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_CONSULTED)
+
+
+def holds_log(folder: Path) -> bool:
+    """True if the folder has a log, or the first partition of one."""
+    return (folder / "CURRENT").is_file() or (folder / FIRST_PARTITION / "CURRENT").is_file()
+
+
+def partitions_in(folder: Path) -> list[Path]:
+    """The partition folders of a worker or gateway, in order; empty for a single log. Raises BackendError."""
+    if not holds_log(folder):
+        raise BackendError(f"{folder} {NO_LOG}")
+    if (folder / "CURRENT").is_file() and not (folder / FIRST_PARTITION / "CURRENT").is_file():
+        return []
+    folders = sorted(folder.glob("partition-[0-9]*"))
+    missing = [number for number, one in enumerate(folders) if int(one.name.partition("-")[2]) != number]
+    if missing:
+        raise BackendError(f"{folder} lacks partition {missing[0]}: name the folder of a gateway")
+    return folders
+
+
+def open_log(folder: Path) -> Look:
+    """Open the log in a folder for reading. Raises BackendError."""
+    from projections.replay.log.secondary import Look, is_written
+
+    if is_written(folder):
+        locked = LogLocked(str(folder), lock_holder(folder / "LOCK"))
+        raise BackendError(f"{locked}; or query the running service with --http HOST:PORT")
+    try:
+        return Look(folder)
+    except LogError as error:
+        raise BackendError(str(error)) from error
+
+
+def _recorded_head(part: Query, offset: int) -> Head:
+    """The last signed head in the log that covers the offset; else an unsigned head over the whole log."""
+    return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
+
+
+def _itself(store: TopicStore) -> TopicStore:
+    return store

@@ -1,0 +1,207 @@
+"""Print answers: as tables for people, or as JSON, YAML or names for programs; on a terminal in colour and paged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from projections.text.names import escaped
+
+if TYPE_CHECKING:
+    Lines = Callable[["Style"], Iterable[str]]
+
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+PAGER = "less"
+_LESS = "FRX"
+"""Quit if it fits on one screen, keep colours, do not clear the screen."""
+
+
+class Style(NamedTuple):
+    """How to print for people. `width` is the terminal's; None elsewhere, and then nothing is cut."""
+
+    width: int | None = None
+    colour: bool = False
+    wide: bool = False
+    """All columns, never cut."""
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+        return table(header, rows, None if self.wide else self.width, self.colour)
+
+
+def add_output(
+    parser: argparse.ArgumentParser,
+    formats: Sequence[str] = FORMATS,
+    *,
+    flags: Sequence[str] = ("-o", "--output"),
+    into: str = "output",
+) -> None:
+    """Add the flags for the output format, stored as the option `into`."""
+    group = parser.add_argument_group("output")
+    what = f"{', '.join(formats)}; default %(default)s"
+    group.add_argument(*flags, dest=into, choices=formats, default="table", metavar="FORMAT", help=what)
+    group.add_argument("--json", dest=into, action="store_const", const="json", help="the same as -o json")
+    group.add_argument("--no-pager", action="store_true", help="do not use a pager")
+
+
+def style_of(options: argparse.Namespace) -> Style:
+    """The style for standard output."""
+    wide = options.output == "wide"
+    if not sys.stdout.isatty():
+        return Style(wide=wide)
+    colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Style(shutil.get_terminal_size().columns, colour, wide)
+
+
+def show(options: argparse.Namespace, answer: object, lines: Lines, names: Callable[[], Iterable[object]]) -> None:
+    """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts."""
+    match options.output:
+        case "json":
+            show_lines(options, [as_json(answer)])
+        case "yaml":
+            show_lines(options, as_yaml(answer).splitlines())
+        case "name":
+            show_lines(options, map(str, names()))
+        case _:
+            style = style_of(options)
+            show_lines(options, (harmless(line, style.colour) for line in lines(style)))
+
+
+def show_lines(options: argparse.Namespace, lines: Iterable[str], *, paged: bool = True) -> None:
+    """Print lines through a pager; without `paged` each line at once."""
+    with _pager(paged and not options.no_pager) as out:
+        for line in lines:
+            print(line, file=out, flush=not paged)
+
+
+def as_json(answer: object) -> str:
+    """An answer on one line."""
+    import msgspec
+
+    return msgspec.json.encode(answer).decode()
+
+
+def as_yaml(answer: object) -> str:
+    """An answer as a YAML document."""
+    import msgspec
+
+    return msgspec.yaml.encode(msgspec.to_builtins(answer)).decode()
+
+
+@contextmanager
+def _pager(wanted: bool) -> Iterator[IO[str]]:
+    words = shlex.split(os.environ.get("PAGER", PAGER))
+    if not wanted or not sys.stdout.isatty() or not words or shutil.which(words[0]) is None:
+        yield sys.stdout
+        return
+    sys.stdout.flush()
+    environment = {"LESS": _LESS, **os.environ}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, text=True, env=environment) as pager:
+        assert pager.stdin is not None, "it is a pipe"
+        try:
+            yield pager.stdin
+        except BrokenPipeError:
+            pass  # the user quit the pager
+        finally:
+            with suppress(BrokenPipeError):
+                pager.stdin.close()
+            while pager.poll() is None:
+                with suppress(KeyboardInterrupt):  # Ctrl-C is the pager's
+                    pager.wait()
+
+
+COLUMN_MIN = 8
+"""No column becomes narrower."""
+_GAP = 2
+_CODES = {"good": "32", "warning": "33", "bad": "31", "header": "1", "dim": "2"}
+
+
+class Marked(str):
+    """Text with a mark that a terminal shows as a colour: `good`, `warning`, `bad` or `dim`."""
+
+    __slots__ = ("mark",)
+    mark: str
+
+    def __new__(cls, text: object, mark: str) -> Marked:
+        one = super().__new__(cls, text)
+        one.mark = mark
+        return one
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None, colour: bool = False
+) -> Iterator[str]:
+    """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are cut until
+    the lines fit."""
+    texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
+    widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
+    right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
+    if width is not None:
+        _fit(widths, width)
+    for number, line in enumerate((tuple(header), *texts)):
+        cells = [_cell(one, size, to_right) for one, size, to_right in zip(line, widths, right, strict=True)]
+        if colour:
+            marks = ["header" if number == 0 else getattr(one, "mark", "") for one in line]
+            cells = [painted(cell, mark) for cell, mark in zip(cells, marks, strict=True)]
+        yield (" " * _GAP).join(cells).rstrip()
+
+
+def painted(text: str, mark: str) -> str:
+    """Text in the colour of a mark."""
+    return f"\x1b[{_CODES[mark]}m{text}\x1b[0m" if mark else text
+
+
+_OWN_COLOUR = re.compile(rf"\x1b\[(?:{'|'.join(_CODES.values())}|0)m")
+
+
+def harmless(line: str, colour: bool = False) -> str:
+    """Escape control characters and text-direction marks in a line: its text may come from anybody (a client id, a
+    message). With `colour` our own colour codes stay."""
+    colours = [*_OWN_COLOUR.finditer(line)] if colour else []
+    parts, at = [], 0
+    for one in colours:
+        parts += [escaped(line[at : one.start()]), one[0]]
+        at = one.end()
+    return "".join([*parts, escaped(line[at:])])
+
+
+def cut(text: str, width: int) -> str:
+    """Cut text to a width in terminal cells, marked with `…`."""
+    from rich.cells import set_cell_size
+
+    return text if width_of(text) <= width else set_cell_size(text, width - 1) + "…"
+
+
+def width_of(text: str) -> int:
+    """The width of text on a terminal: East Asian characters take two cells."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _cell(text: str, width: int, to_the_right: bool) -> str:
+    fitting = cut(text, width)
+    blank = " " * (width - width_of(fitting))
+    return blank + fitting if to_the_right else fitting + blank
+
+
+def _fit(widths: list[int], width: int) -> None:
+    over = sum(widths) + _GAP * (len(widths) - 1) - width
+    while over > 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        others = sorted(widths)[-2] if len(widths) > 1 else 0
+        step = min(over, max(1, widths[widest] - max(others, COLUMN_MIN)), widths[widest] - COLUMN_MIN)
+        if step <= 0:
+            return
+        widths[widest] -= step
+        over -= step

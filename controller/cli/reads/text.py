@@ -1,0 +1,201 @@
+"""The text and tables that reading commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from controller.cli.output import Marked, Style
+from projections.text.wording import many
+from projections.views import json_types, lines, overview_types
+
+PLAIN = Style()
+
+
+def topics(
+    summaries: Sequence[json_types.TopicSummary], as_of: json_types.AsOfView, style: Style = PLAIN, which: str = ""
+) -> Iterator[str]:
+    """A list of topics; `which` completes the sentence if it is empty."""
+    if not summaries:
+        yield f"There are no topics{which}{lines.when(as_of)}."
+        return
+    header = ("TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY")
+    if style.wide:
+        yield from style.table((*header, "TOPIC ID", "READY", "REQUEST", "CONFIGS"), map(_wide_topic, summaries))
+        return
+    yield from style.table(header, map(_topic_row, summaries))
+
+
+def _topic_row(one: json_types.TopicSummary) -> tuple[object, ...]:
+    return (
+        one.name,
+        one.num_partitions,
+        one.replication_factor,
+        Marked(lines.status(one), _MARKS.get(one.status, "warning")),
+        one.created_at,
+        one.created_by.principal if one.created_by else "?",
+    )
+
+
+_MARKS = {"ready": "good", "offline": "bad"}
+
+
+def _wide_topic(one: json_types.TopicSummary) -> tuple[object, ...]:
+    configs = ",".join(f"{name}={value}" for name, value in sorted(one.configs.items())) or "-"
+    request = one.created_by.request_id if one.created_by else "?"
+    return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
+
+
+def topic(one: json_types.TopicView, style: Style = PLAIN) -> Iterator[str]:
+    """One topic with its partitions."""
+    yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
+    yield from _facts(_topic_facts(one))
+    yield ""
+    yield from partitions(one.partitions, style)
+
+
+def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
+    yield "topic id", one.topic_id
+    yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
+    by = one.created_by
+    if by is not None:
+        client = f" ({by.client_id})" if by.client_id else ""
+        how = by.api if by.api == "HTTP" else f"{by.api} v{by.api_version}"
+        yield "created", f"{one.created_at} by {by.principal}{client} over {how}, in request {by.request_id}"
+    else:
+        yield "created", one.created_at
+    if one.ready_at_ms is not None:
+        yield "complete", f"{one.ready_at}, {lines.span(one.ready_at_ms - one.created_at_ms)} later"
+    if one.policy is not None:
+        observed = "".join(f"; observed {seen.rule}: {seen.message}" for seen in one.policy.observed)
+        yield "policy", one.policy.outcome + observed
+    for number, (name, value) in enumerate(sorted(one.configs.items())):
+        yield "" if number else "configs", f"{name}={value}"
+
+
+def created(one: json_types.CreatedView, style: Style = PLAIN) -> Iterator[str]:
+    """The topic of a create or a dry run."""
+    what = "would be created" if one.validate_only else "is created"
+    yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
+    if one.message:
+        yield f"  ({one.message})"
+    for name, value in sorted(one.configs.items()):
+        yield f"  {name}={value}"
+    yield ""
+    yield from partitions(one.partitions, style)
+
+
+def partitions(all_partitions: Sequence[json_types.PartitionView], style: Style = PLAIN) -> Iterator[str]:
+    """A table of partitions."""
+    rows = (
+        (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))
+        for one in all_partitions
+    )
+    yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
+
+
+def brokers(answer: json_types.BrokersView, style: Style = PLAIN) -> Iterator[str]:
+    """A table of brokers."""
+    if not answer.brokers:
+        yield f"There are no brokers{lines.when(answer.as_of)}."
+        return
+    more = ("EPOCH", "REGISTERED", "INCARNATION") if style.wide else ()
+    header = ("BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS", *more)
+    yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))
+
+
+def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
+    cordoned = ", cordoned" if one.cordoned else ""
+    state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
+    listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
+    row = (one.broker_id, state, one.changed_at, one.reason, one.rack or "-", listeners)
+    return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
+
+
+def settings(answer: json_types.BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
+    """A table of settings."""
+    yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
+    yield ""
+    yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))
+
+
+def ids(numbers: Sequence[int]) -> str:
+    """Broker ids, `-` for none."""
+    return ",".join(map(str, numbers)) or "-"
+
+
+def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    for name, value in pairs:
+        yield f"  {name:<11} {value}"
+
+
+MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": "warning"}
+"""Marks of outcomes; all others are good."""
+TOPICS_MAX = 3
+
+
+def requests(
+    found: Sequence[overview_types.RequestSummary], as_of: json_types.AsOfView, style: Style, more: bool
+) -> Iterator[str]:
+    """A list of requests; `more` means that older ones exist."""
+    if not found:
+        yield f"No request matches{lines.when(as_of)}."
+        return
+    rows = (
+        (
+            "-" if one.counted else one.request_id,
+            one.requested_at,
+            f"{one.principal} ({one.client_id})" if one.client_id else one.principal,
+            one.api,
+            _topics(one, style.wide),
+            _outcomes(one),
+            ",".join(one.rules) or "-",
+            *((one.host or "-", one.requested_offset) if style.wide else ()),
+        )
+        for one in found
+    )
+    more_columns = ("HOST", "OFFSET") if style.wide else ()
+    yield from style.table(("REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED BY", *more_columns), rows)
+    if more and style.width is not None:
+        yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
+
+
+def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
+    names = one.topics if whole else one.topics[:TOPICS_MAX]
+    more = one.num_topics - len(names)
+    return (",".join(names) + (f" and {more} more" if more else "")) or "-"
+
+
+def _outcomes(one: overview_types.RequestSummary) -> str:
+    return Marked(lines.outcomes(one), mark_of(one.outcomes))
+
+
+def mark_of(outcomes: Iterable[str]) -> str:
+    """The mark of the worst outcome."""
+    marks = {MARKS.get(name, "good") for name in outcomes}
+    return next((mark for mark in ("bad", "warning") if mark in marks), "good")
+
+
+def request(one: json_types.RequestView, style: Style) -> Iterator[str]:
+    """One request with the outcome of each topic."""
+    how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
+    client = f" ({one.client_id})" if one.client_id else ""
+    when = f"{one.requested_at}, offset {one.requested_offset}"
+    yield f"request {one.request_id}: {how} by {one.principal}{client} at {when}"
+    if one.timeout_ms is not None:
+        yield f"  timeout {lines.span(one.timeout_ms)}, at {one.deadline_at}"
+    yield ""
+    rows = (
+        (
+            each.topic,
+            Marked(each.status, mark_of((each.status,))),
+            "-" if each.error is None else each.error,
+            each.rule or "-",
+            "-" if each.waited_ms is None else lines.span(each.waited_ms),
+            each.wanted,
+            each.message or "-",
+        )
+        for each in one.topics
+    )
+    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "WANTED", "MESSAGE"), rows)
+    yield ""
+    yield f"`topicwright explain {one.request_id}` shows its events."

@@ -1,1 +1,0 @@
-"""Words as people type and read them: flags, times, tables, colour, a pager."""

@@ -1,1 +1,0 @@
-"""The form of answers: what stands around a body, and the document that describes it all."""

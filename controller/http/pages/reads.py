@@ -1,0 +1,260 @@
+"""The pages that show something: each renders the answer of one JSON handler, at its path without `/v1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from litestar import Response, get
+from litestar.di import NamedDependency
+from litestar.params import FromPath, QueryParameter
+from litestar.response import Redirect
+
+from controller.http.errors import HttpRequest
+from controller.http.pages.drawn import waterfall
+from controller.http.pages.frame import flags
+from controller.http.pages.site import FOLLOW, Site, page
+from controller.http.paths import log_heads, overviews, reads
+from controller.http.paths import topics as topic_lists
+from controller.http.requests import At, Cursor, From, Limit, To
+from events.catalog import EVENT_TYPES
+from events.logs.log import LogError
+from events.logs.tree_heads import Head
+from projections.store.tree import TreeBehind
+from projections.views import json_types, overview_types
+from projections.views.overview_types import DifferenceView, QuorumView
+
+TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
+OUTCOMES = (
+    "rejected", "waiting", "timed-out", "failed", "created", "deleted", "partitions-added", "configs-changed", "done",
+)  # fmt: skip
+PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX = 100, 100, 20
+"""How many partitions, topics of a request, and causes in a history are on one page."""
+CONFIG_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "set on this topic",
+    "DYNAMIC_BROKER_CONFIG": "set on one broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "set on all brokers",
+    "STATIC_BROKER_CONFIG": "cluster settings",
+    "DEFAULT_CONFIG": "default",
+}
+_NO_CONFIGS = "To see configs, this user needs DescribeConfigs on the topic."
+_NO_CLUSTER = "To see brokers, waiting topics and all requests, this user needs Describe on the cluster."
+
+
+@get("/")
+async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
+    if not site.allows(request, "Describe"):
+        return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
+    summary: overview_types.SummaryView = await site.call(overviews.summary, request, at=at)
+    brokers: json_types.BrokersView = await site.call(reads.brokers, request, at=at)
+    head: Head | None = None
+    if at is None and site.partitions == (None,):
+        with suppress(TreeBehind, LogError):
+            head = (await site.call(log_heads.log_head, request)).head
+    return await site.page(
+        request,
+        "overview.html",
+        at=at,
+        as_of=summary.as_of,
+        follow=FOLLOW,
+        summary=summary,
+        brokers=brokers,
+        head=head,
+        partitions=site.partitions,
+        loads={one.broker_id: one for one in summary.loads},
+    )
+
+
+@page("/topics", topic_lists.topics, "topics.html")
+async def topics(
+    site: Site,
+    request: HttpRequest,
+    found: json_types.TopicsView,
+    name: str | None,
+    status: str | None,
+    principal: str | None,
+    cursor: str | None,
+    **_: object,
+) -> dict[str, Any]:
+    sees_all = site.allows(request, "Describe")
+    return {
+        "as_of": found.as_of,
+        "follow": FOLLOW if sees_all and cursor is None else "",
+        "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
+        "page": found,
+        "some_hidden": not sees_all,
+    }
+
+
+@get(["/topics/{name:str}", "/topics/{name:str}/timeline", "/topics/{name:str}/configs"])
+async def topic(
+    name: FromPath[str],
+    request: HttpRequest,
+    site: NamedDependency[Site],
+    at: At = None,
+    cursor: Cursor = None,
+    partition: Annotated[int, QueryParameter(ge=0, le=2**31, description="The first partition to show")] = 0,
+) -> Response[bytes]:
+    return await topic_page(name, request, site, at, cursor, partition)
+
+
+async def topic_page(
+    name: str,
+    request: HttpRequest,
+    site: Site,
+    at: str | None = None,
+    cursor: str | None = None,
+    partition: int = 0,
+    *,
+    status: int = 200,
+    error: json_types.ErrorView | None = None,
+    filled: Mapping[str, str] = MappingProxyType({}),
+) -> Response[bytes]:
+    """The page of one topic. After a refused change it shows the `error` and the form as it was `filled` in."""
+    one: json_types.TopicView = await site.call(reads.topic, request, name=name, at=at)
+    configs: overview_types.TopicConfigsView | None = None
+    if site.allows(request, "DescribeConfigs", topic=name):
+        configs = await site.call(reads.topic_configs, request, name=name, at=at)
+    timeline: overview_types.TopicTimelineView = await site.call(
+        overviews.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
+    )
+    may = {each: site.allows(request, each, topic=name) for each in ("Alter", "AlterConfigs", "Delete")}
+    return await site.page(
+        request,
+        "topic.html",
+        at=at,
+        as_of=one.as_of,
+        status=status,
+        follow=f"{FOLLOW}?topic={quote(name, safe='')}",
+        command=("topics", name),
+        one=one,
+        first=min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX,
+        shown_max=PARTITIONS_MAX,
+        configs=configs,
+        sources=CONFIG_SOURCES,
+        configs_hidden=_NO_CONFIGS,
+        timeline=timeline,
+        may=may,
+        deletable=may["Delete"] or site.allows(request, "Delete"),
+        error=error,
+        filled=filled,
+    )
+
+
+@get("/topics/{name:str}/events")
+async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
+    return Redirect(f"/events?{urlencode({'topic': name, **({'at': at} if at else {})})}", status_code=303)
+
+
+@page("/requests", overviews.requests, "requests.html", limit=50)
+async def requests(
+    site: Site,
+    request: HttpRequest,
+    found: overview_types.RequestsView,
+    cursor: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    at: str | None,
+    **filters: str | None,
+) -> dict[str, Any]:
+    sees_all = site.allows(request, "Describe")
+    return {
+        "as_of": found.as_of,
+        "follow": FOLLOW if sees_all and cursor is None else "",
+        "command": ("requests", *flags(**filters, since=since, until=until, limit=str(limit))),
+        "page": found,
+        "outcomes": OUTCOMES,
+        "some_hidden": not sees_all,
+    }
+
+
+@page("/requests/{request_id:str}", reads.request_, "request.html")
+async def request_(
+    site: Site, request: HttpRequest, one: json_types.RequestView, request_id: str, at: str | None
+) -> dict[str, Any]:
+    chain: json_types.ExplanationView = await site.call(
+        reads.explanation, request, subject=request_id, at=at, of="request"
+    )
+    return {
+        "command": ("requests", request_id),
+        "follow": f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW,
+        "one": one,
+        "chain": chain,
+        "bars": waterfall(chain),
+        "shown_max": TOPICS_MAX,
+    }
+
+
+@page("/explain/{subject:str}", reads.explanation, "explain.html")
+async def explanation(
+    _site: Site, _request: HttpRequest, chain: json_types.ExplanationView, subject: str, **_: object
+) -> dict[str, Any]:
+    return {"command": ("explain", subject), "chain": chain}
+
+
+@page("/brokers", reads.brokers, "brokers.html")
+async def brokers(site: Site, _: HttpRequest, found: json_types.BrokersView, at: str | None) -> dict[str, Any]:
+    loads = site.api.store.durable_tallies.brokers if at is None else {}
+    return {"as_of": found.as_of, "follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
+
+
+@page("/brokers/{broker_id:int}", overviews.broker, "broker.html")
+async def broker(
+    _site: Site, _request: HttpRequest, one: overview_types.BrokerDetailView, broker_id: int, **_: object
+) -> dict[str, Any]:
+    return {"as_of": one.as_of, "follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
+
+
+@page("/quorum", overviews.quorum, "quorum.html")
+async def quorum(_site: Site, _request: HttpRequest, found: QuorumView) -> dict[str, Any]:
+    here = next((one for one in found.voters if one.node_id == found.node_id), None)
+    command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
+    return {"follow": FOLLOW, "command": command, "found": found}
+
+
+@page("/events", reads.events, "events.html", order="newest")
+async def events(
+    _site: Site,
+    _request: HttpRequest,
+    found: json_types.EventsView,
+    topic: str | None,
+    request_id: str | None,
+    kind: str | None,
+    order: str,
+    cursor: str | None,
+    limit: int,
+    **_: object,
+) -> dict[str, Any]:
+    return {
+        "follow": FOLLOW if cursor is None and order == "newest" and topic is None else "",
+        "command": ("events", *flags(topic=topic, request=request_id, type=kind, tail=str(limit))),
+        "page": found,
+        "types": TYPES,
+    }
+
+
+@get("/diff")
+async def diff(
+    request: HttpRequest,
+    site: NamedDependency[Site],
+    since: From = None,
+    until: To = None,
+    limit: Limit = 25,
+    cursor: Cursor = None,
+) -> Response[bytes]:
+    found: DifferenceView | None = None
+    if since is not None:  # else the form alone, which asks for it
+        found = await site.call(overviews.diff, request, since=since, until=until, limit=limit, cursor=cursor)
+    command = ("diff", since, *((until,) if until else ())) if since else ()
+    return await site.page(
+        request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")
+    )
+
+
+PAGES = (
+    overview, topics, topic, topic_events, requests, request_, explanation, brokers, broker, quorum, events, diff,
+)  # fmt: skip

@@ -1,0 +1,360 @@
+"""Messages between the voters of the KRaft quorum, and to change and describe it."""
+
+from controller.kafka.messages.message import ZERO_UUID, LeaderIdAndEpoch, Listener, Message, NodeEndpoint
+
+# Vote (52): a candidate requests votes (KIP-595), or pre-votes (KIP-996).
+
+
+class VotePartition(Message, frozen=True, kw_only=True):
+    """`replica_*` is the candidate and `last_*` the end of its log; `voter_directory_id` (v1+) is the receiver."""
+
+    partition_index: int = 0
+    replica_epoch: int = 0
+    replica_id: int = 0
+    replica_directory_id: bytes = ZERO_UUID  # v1+
+    voter_directory_id: bytes = ZERO_UUID
+    last_offset_epoch: int = 0
+    last_offset: int = 0
+    pre_vote: bool = False  # v2+
+
+
+class VoteTopic(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[VotePartition, ...] = ()
+
+
+class VoteRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    voter_id: int = -1  # v1+
+    topics: tuple[VoteTopic, ...] = ()
+
+
+class QuorumPartitionResult(Message, frozen=True, kw_only=True):
+    """The response of a voter to Vote, BeginQuorumEpoch and EndQuorumEpoch."""
+
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    vote_granted: bool = False  # Vote only
+
+
+class QuorumTopicResult(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[QuorumPartitionResult, ...] = ()
+
+
+class VoteResponse(Message, frozen=True, kw_only=True):
+    error_code: int = 0
+    topics: tuple[QuorumTopicResult, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
+
+
+# BeginQuorumEpoch (53): a new leader announces itself to the voters (KIP-595).
+
+
+class BeginEpochPartition(Message, frozen=True, kw_only=True):
+    partition_index: int = 0
+    voter_directory_id: bytes = ZERO_UUID  # v1+
+    leader_id: int = 0
+    leader_epoch: int = 0
+
+
+class BeginEpochTopic(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[BeginEpochPartition, ...] = ()
+
+
+class BeginQuorumEpochRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    voter_id: int = -1  # v1+
+    topics: tuple[BeginEpochTopic, ...] = ()
+    leader_endpoints: tuple[Listener, ...] = ()  # v1+
+
+
+class BeginQuorumEpochResponse(Message, frozen=True, kw_only=True):
+    error_code: int = 0
+    topics: tuple[QuorumTopicResult, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
+
+
+# EndQuorumEpoch (54): a leader resigns and names its preferred successors (KIP-595).
+
+
+class ReplicaInfo(Message, frozen=True, kw_only=True):
+    candidate_id: int = 0
+    candidate_directory_id: bytes = ZERO_UUID
+
+
+class EndEpochPartition(Message, frozen=True, kw_only=True):
+    partition_index: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    preferred_successors: tuple[int, ...] = ()  # v0
+    preferred_candidates: tuple[ReplicaInfo, ...] = ()  # v1+
+
+
+class EndEpochTopic(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[EndEpochPartition, ...] = ()
+
+
+class EndQuorumEpochRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    topics: tuple[EndEpochTopic, ...] = ()
+    leader_endpoints: tuple[Listener, ...] = ()  # v1+
+
+
+class EndQuorumEpochResponse(Message, frozen=True, kw_only=True):
+    error_code: int = 0
+    topics: tuple[QuorumTopicResult, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
+
+
+# Fetch (1): here only of the metadata log, by voters and brokers (KIP-595).
+
+
+class FetchPartition(Message, frozen=True, kw_only=True):
+    partition: int = 0
+    current_leader_epoch: int = -1
+    fetch_offset: int = 0
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    partition_max_bytes: int = 0
+    replica_directory_id: bytes = ZERO_UUID
+    high_watermark: int = 9223372036854775807
+
+
+class FetchTopic(Message, frozen=True, kw_only=True):
+    topic: str = ""
+    partitions: tuple[FetchPartition, ...] = ()
+    topic_id: bytes = ZERO_UUID
+
+
+class ForgottenTopic(Message, frozen=True, kw_only=True):
+    topic: str = ""
+    partitions: tuple[int, ...] = ()
+    topic_id: bytes = ZERO_UUID
+
+
+class ReplicaState(Message, frozen=True, kw_only=True):
+    replica_id: int = -1
+    replica_epoch: int = -1
+
+
+class FetchRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    replica_id: int = -1
+    max_wait_ms: int = 0
+    min_bytes: int = 0
+    max_bytes: int = 2147483647
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: tuple[FetchTopic, ...] = ()
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = ()
+    rack_id: str = ""
+    replica_state: ReplicaState = ReplicaState()
+
+
+class EpochEndOffset(Message, frozen=True, kw_only=True):
+    epoch: int = -1
+    end_offset: int = -1
+
+
+class FetchSnapshotId(Message, frozen=True, kw_only=True):
+    end_offset: int = -1
+    epoch: int = -1
+
+
+class AbortedTransaction(Message, frozen=True, kw_only=True):
+    producer_id: int = 0
+    first_offset: int = 0
+
+
+class FetchPartitionData(Message, frozen=True, kw_only=True):
+    partition_index: int = 0
+    error_code: int = 0
+    high_watermark: int = 0
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    diverging_epoch: EpochEndOffset = EpochEndOffset()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    snapshot_id: FetchSnapshotId = FetchSnapshotId()
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = ()
+    preferred_read_replica: int = -1
+    records: bytes | None = None
+
+
+class FetchableTopicResponse(Message, frozen=True, kw_only=True):
+    topic: str = ""
+    partitions: tuple[FetchPartitionData, ...] = ()
+    topic_id: bytes = ZERO_UUID
+
+
+class FetchResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    session_id: int = 0
+    responses: tuple[FetchableTopicResponse, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
+
+
+# FetchSnapshot (59): a snapshot of the metadata log, in chunks (KIP-630).
+
+
+class RequestPartitionSnapshot(Message, frozen=True, kw_only=True):
+    partition: int = 0
+    current_leader_epoch: int = 0
+    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
+    position: int = 0
+    replica_directory_id: bytes = ZERO_UUID
+
+
+class RequestTopicSnapshot(Message, frozen=True, kw_only=True):
+    name: str = ""
+    partitions: tuple[RequestPartitionSnapshot, ...] = ()
+
+
+class FetchSnapshotRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    replica_id: int = -1
+    max_bytes: int = 2147483647
+    topics: tuple[RequestTopicSnapshot, ...] = ()
+
+
+class ResponsePartitionSnapshot(Message, frozen=True, kw_only=True):
+    index: int = 0
+    error_code: int = 0
+    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
+    size: int = 0
+    position: int = 0
+    unaligned_records: bytes = b""
+
+
+class ResponseTopicSnapshot(Message, frozen=True, kw_only=True):
+    name: str = ""
+    partitions: tuple[ResponsePartitionSnapshot, ...] = ()
+
+
+class FetchSnapshotResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    topics: tuple[ResponseTopicSnapshot, ...] = ()
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
+
+
+# DescribeQuorum (55): voters and observers, and their log end offsets (KIP-836).
+
+
+class DescribeQuorumPartition(Message, frozen=True, kw_only=True):
+    partition_index: int = 0
+
+
+class DescribeQuorumTopic(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[DescribeQuorumPartition, ...] = ()
+
+
+class DescribeQuorumRequest(Message, frozen=True, kw_only=True):
+    topics: tuple[DescribeQuorumTopic, ...] = ()
+
+
+class QuorumReplica(Message, frozen=True, kw_only=True):
+    replica_id: int = 0
+    log_end_offset: int = 0
+    last_fetch_timestamp: int = -1
+    last_caught_up_timestamp: int = -1
+    replica_directory_id: bytes = ZERO_UUID
+
+
+class DescribeQuorumPartitionResult(Message, frozen=True, kw_only=True):
+    partition_index: int = 0
+    error_code: int = 0
+    leader_id: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    current_voters: tuple[QuorumReplica, ...] = ()
+    observers: tuple[QuorumReplica, ...] = ()
+    error_message: str | None = None
+
+
+class DescribeQuorumTopicResult(Message, frozen=True, kw_only=True):
+    topic_name: str = ""
+    partitions: tuple[DescribeQuorumPartitionResult, ...] = ()
+
+
+class QuorumNode(Message, frozen=True, kw_only=True):
+    node_id: int = 0
+    listeners: tuple[Listener, ...] = ()
+
+
+class DescribeQuorumResponse(Message, frozen=True, kw_only=True):
+    error_code: int = 0
+    topics: tuple[DescribeQuorumTopicResult, ...] = ()
+    error_message: str | None = None
+    nodes: tuple[QuorumNode, ...] = ()
+
+
+# AddRaftVoter (80): adds a voter to the quorum (KIP-853).
+
+
+class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    timeout_ms: int = 0
+    voter_id: int = 0
+    voter_directory_id: bytes = ZERO_UUID
+    listeners: tuple[Listener, ...] = ()
+    ack_when_committed: bool = True  # v1+
+
+
+class AddRaftVoterResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+
+
+# RemoveRaftVoter (81): removes a voter from the quorum (KIP-853).
+
+
+class RemoveRaftVoterRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    voter_id: int = 0
+    voter_directory_id: bytes = ZERO_UUID
+
+
+class RemoveRaftVoterResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
+
+
+# UpdateRaftVoter (82): updates the endpoints of a voter and its supported kraft.version (KIP-853).
+
+
+class KRaftVersionFeature(Message, frozen=True, kw_only=True):
+    min_supported_version: int = 0
+    max_supported_version: int = 0
+
+
+class UpdateRaftVoterRequest(Message, frozen=True, kw_only=True):
+    cluster_id: str | None = None
+    current_leader_epoch: int = 0
+    voter_id: int = 0
+    voter_directory_id: bytes = ZERO_UUID
+    listeners: tuple[Listener, ...] = ()
+    k_raft_version_feature: KRaftVersionFeature = KRaftVersionFeature()
+
+
+class CurrentLeader(Message, frozen=True, kw_only=True):
+    leader_id: int = -1
+    leader_epoch: int = -1
+    host: str = ""
+    port: int = 0
+
+
+class UpdateRaftVoterResponse(Message, frozen=True, kw_only=True):
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    current_leader: CurrentLeader = CurrentLeader()

@@ -1,0 +1,240 @@
+"""ACLs as an immutable value, with look-ups by resource pattern.
+
+A change copies the map of patterns and the ACLs of the changed patterns, about ten microseconds for each thousand. The
+lengths of all prefixes are stored by resource type, so that the patterns for a name are found with a few look-ups.
+
+A host may be an address range (KIP-1276), `10.0.0.0/8` or `2001:db8::/32`. Ranges are parsed like Kafka's classes do
+(`SubnetUtils` and `SubnetUtils6` of Apache Commons Net, `InetAddress`), so that an ACL covers the same clients as at
+Kafka's brokers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.machine.commands.access import AclFilter
+from events.access import Acl
+
+ANY: Final = 1
+"""In filters: any resource type, pattern type, operation or permission."""
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
+"""Kafka's resource types."""
+MATCH, LITERAL, PREFIXED = 2, 3, 4
+"""Kafka's pattern types; MATCH only in filters."""
+ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT = 13, 14, 15
+"""Kafka's operations."""
+DENY, ALLOW = 2, 3
+"""Kafka's permissions."""
+WILDCARD: Final = "*"
+
+Pattern = tuple[int, int, str]
+"""Resource type, pattern type, name."""
+Entries = Mapping[Acl, None]
+"""The ACLs of one pattern, in order of creation."""
+
+
+class Acls(msgspec.Struct, frozen=True):
+    by_pattern: Mapping[Pattern, Entries] = msgspec.field(default_factory=dict)
+    prefix_lengths: Mapping[int, Mapping[int, int]] = msgspec.field(default_factory=dict)
+    """By resource type: the number of prefixes of each length."""
+    count: int = 0
+
+    def __contains__(self, acl: object) -> bool:
+        return isinstance(acl, Acl) and acl in self.by_pattern.get(pattern_of(acl), ())
+
+    def __iter__(self) -> Iterator[Acl]:
+        for entries in self.by_pattern.values():
+            yield from entries
+
+    def over(self, resource_type: int, name: str) -> Iterator[tuple[Pattern, Entries]]:
+        """Yields the patterns that cover a resource, with their ACLs: its name, `*`, and prefixes."""
+        by_pattern = self.by_pattern
+        for literal in (name, WILDCARD) if name != WILDCARD else (name,):
+            pattern = (resource_type, LITERAL, literal)
+            entries = by_pattern.get(pattern)
+            if entries is not None:
+                yield pattern, entries
+        for length in self.prefix_lengths.get(resource_type, ()):
+            if length <= len(name):
+                pattern = (resource_type, PREFIXED, name[:length])
+                entries = by_pattern.get(pattern)
+                if entries is not None:
+                    yield pattern, entries
+
+    def matching(self, wanted: AclFilter) -> list[Acl]:
+        """Returns the ACLs that match a filter, sorted. A filter without an exact pattern scans all patterns."""
+        exact = exact_pattern(wanted)
+        found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
+        if exact is None:
+            found = (entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern))
+        return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
+
+    def with_all(self, acls: Iterable[Acl]) -> Acls:
+        """Adds ACLs."""
+        patterns = dict(self.by_pattern)
+        added = _by_pattern(acls)
+        for pattern, entries in added.items():
+            patterns[pattern] = {**patterns.get(pattern, {}), **entries}
+        return self._changed(patterns, added)
+
+    def without(self, acls: Iterable[Acl]) -> Acls:
+        """Removes ACLs."""
+        patterns = dict(self.by_pattern)
+        gone = _by_pattern(acls)
+        for pattern, entries in gone.items():
+            left = {acl: None for acl in patterns.get(pattern, ()) if acl not in entries}
+            if left:
+                patterns[pattern] = left
+            else:
+                patterns.pop(pattern, None)
+        return self._changed(patterns, gone)
+
+    def _changed(self, patterns: Mapping[Pattern, Entries], touched: Iterable[Pattern]) -> Acls:
+        lengths, count = self.prefix_lengths, self.count
+        for pattern in touched:
+            before, after = self.by_pattern.get(pattern, {}), patterns.get(pattern, {})
+            count += len(after) - len(before)
+            if pattern[1] == PREFIXED and bool(before) != bool(after):
+                lengths = _with_length(lengths, pattern, 1 if after else -1)
+        return Acls(patterns, lengths, count)
+
+
+def pattern_of(acl: Acl) -> Pattern:
+    return acl.resource_type, acl.pattern_type, acl.name
+
+
+def exact_pattern(wanted: AclFilter) -> Pattern | None:
+    """Returns the only pattern that a filter can match, or None."""
+    if wanted.name is None or wanted.resource_type == ANY or wanted.pattern_type not in (LITERAL, PREFIXED):
+        return None
+    return wanted.resource_type, wanted.pattern_type, wanted.name
+
+
+def covers(wanted: AclFilter, pattern: Pattern) -> bool:
+    """True if a filter matches a pattern (ResourcePatternFilter.matches)."""
+    resource_type, pattern_type, name = pattern
+    if wanted.resource_type not in (ANY, resource_type):
+        return False
+    if wanted.pattern_type not in (ANY, MATCH, pattern_type):
+        return False
+    if wanted.name is None:
+        return True
+    if wanted.pattern_type != MATCH:
+        return wanted.name == name
+    if pattern_type == PREFIXED:
+        return wanted.name.startswith(name)
+    return name in (wanted.name, WILDCARD)
+
+
+def _is_meant(wanted: AclFilter, acl: Acl) -> bool:
+    return (
+        (wanted.principal is None or wanted.principal == acl.principal)
+        and (wanted.host is None or wanted.host == acl.host)
+        and wanted.operation in (ANY, acl.operation)
+        and wanted.permission in (ANY, acl.permission)
+    )
+
+
+def _by_pattern(acls: Iterable[Acl]) -> dict[Pattern, dict[Acl, None]]:
+    patterns: dict[Pattern, dict[Acl, None]] = {}
+    for acl in acls:
+        patterns.setdefault(pattern_of(acl), {})[acl] = None
+    return patterns
+
+
+def _with_length(
+    lengths: Mapping[int, Mapping[int, int]], pattern: Pattern, more: int
+) -> Mapping[int, Mapping[int, int]]:
+    resource_type, _, name = pattern
+    of_type = dict(lengths.get(resource_type, {}))
+    of_type[len(name)] = of_type.get(len(name), 0) + more
+    left = {length: number for length, number in of_type.items() if number}
+    others = {each: known for each, known in lengths.items() if each != resource_type}
+    return {**others, resource_type: left} if left else others
+
+
+_IPV4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_PREFIX: Final = re.compile(r"[+-]?\d{1,10}")
+_ZONE: Final = re.compile(r"%\d+", re.ASCII)
+"""The zone of an IPv6 address, which Java ignores here. Java also accepts the name of a network interface."""
+_LEADING_ZEROS: Final = re.compile(r"(^|[:.])0+(?=[0-9a-fA-F])")
+
+
+class AddressRange(NamedTuple):
+    """Addresses of one family with a common prefix."""
+
+    kind: type[IPv4Address | IPv6Address]
+    first: int
+    host_bits: int
+
+
+def is_range(host: str) -> bool:
+    """True if the host of an ACL is a range."""
+    return "/" in host
+
+
+def address_range(text: str) -> AddressRange:
+    """Parses a range. Raises ValueError with Kafka's message."""
+    return _ipv6_range(text) if ":" in text else _ipv4_range(text)
+
+
+def in_range(host: str, text: str) -> bool:
+    """True if the address is in the range. False if either is invalid."""
+    found = _known(text)
+    if found is None:
+        return False
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    is_within = int(address) >> found.host_bits << found.host_bits == found.first
+    return type(address) is found.kind and is_within
+
+
+@lru_cache(maxsize=4096)
+def _known(text: str) -> AddressRange | None:
+    try:
+        return address_range(text)
+    except ValueError:
+        return None
+
+
+def _ipv4_range(text: str) -> AddressRange:
+    match = _IPV4.fullmatch(text)
+    if match is None:
+        raise ValueError(f"Could not parse [{text}]")
+    *octets, prefix = map(int, match.groups())
+    for value, highest in (*((octet, 255) for octet in octets), (prefix, 32)):
+        if value > highest:
+            raise ValueError(f"Value [{value}] not in range [0,{highest}]")
+    return _range(IPv4Address, int.from_bytes(octets), 32 - prefix)
+
+
+def _ipv6_range(text: str) -> AddressRange:
+    written, slash, prefix = text.partition("/")
+    if not slash or not _PREFIX.fullmatch(prefix):
+        raise ValueError(f"Could not parse [{text}] - {'invalid' if slash else 'missing'} prefix length")
+    if not 0 <= int(prefix) <= 128:
+        raise ValueError(f"Could not parse [{text}] - prefix length must be between 0 and 128")
+    bare = written[1:-1] if written.startswith("[") and written.endswith("]") else written
+    try:
+        address = IPv6Address(_LEADING_ZEROS.sub(r"\1", _ZONE.sub("", bare)))
+    except ValueError:
+        address = None
+    if address is None or address.scope_id is not None:
+        raise ValueError(f"Could not parse [{written}]")
+    if address.ipv4_mapped is not None:
+        raise ValueError(f"Could not parse [{written}] - not an IPv6 address")
+    return _range(IPv6Address, int(address), 128 - int(prefix))
+
+
+def _range(kind: type[IPv4Address | IPv6Address], address: int, host_bits: int) -> AddressRange:
+    return AddressRange(kind, address >> host_bits << host_bits, host_bits)

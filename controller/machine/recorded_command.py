@@ -1,0 +1,115 @@
+"""Reconstructs the command of a client from its events, so that a decision can be repeated.
+
+The events contain every input of the decision: the requested counts, the ids and times stamped by the gateway, the
+result of authorization, the verdict of the policies. `decide(state, recall(records))` on the state before those records
+gives the same events, bit for bit, as long as the rules are the same.
+
+Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.machine.commands import commands
+from controller.machine.commands.commands import DryRunResult, TopicCommand
+from controller.machine.validation import BY_CLUSTER, QUOTA
+from events import catalog
+from events.values import ConfigsWanted, DeletionWanted, PartitionsWanted
+
+Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
+
+
+def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
+    """Returns the command behind the records of one decision, in order; None if they do not come from a client's
+    request."""
+    for record in records:
+        match record.event:
+            case catalog.CreateRequested() as requested:
+                return _create(record.at_ms, requested, records)
+            case (
+                catalog.PartitionsAdded()
+                | catalog.TopicDeleted()
+                | catalog.TopicConfigsChanged()
+                | catalog.ChangeRejected() as change
+            ):
+                return _change(record.at_ms, change)
+            case _:
+                continue
+    return None
+
+
+def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
+    for record in records:
+        if isinstance(record.event, catalog.TopicCreated | catalog.CreateRejected):
+            return record.event.verdict
+    return None
+
+
+def _dry_run_of(refusal: object) -> DryRunResult:
+    """Decisions only look at this if there is a target cluster."""
+    if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
+        return DryRunResult(refusal.error_code, refusal.message)
+    return DryRunResult()
+
+
+def _throttle_ms(refusals: Iterable[object]) -> int:
+    """1 or 0: the events record whether a quota was exhausted, but not for how long (KIP-599)."""
+    return int(
+        any(isinstance(one, catalog.CreateRejected | catalog.ChangeRejected) and one.rule == QUOTA for one in refusals)
+    )
+
+
+def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalog.Recorded]) -> commands.CreateTopic:
+    refusal = next((record.event for record in records if isinstance(record.event, catalog.CreateRejected)), None)
+    return commands.CreateTopic(
+        request_id=event.request_id,
+        at_ms=at_ms,
+        topic=event.topic,
+        topic_id=event.topic_id,
+        num_partitions=event.num_partitions,
+        replication_factor=event.replication_factor,
+        assignments=event.assignments,
+        configs=event.configs,
+        timeout_ms=event.timeout_ms,
+        verdict=_verdict(records),
+        dry_run=_dry_run_of(refusal),
+        throttle_ms=_throttle_ms(record.event for record in records),
+        principal=event.principal,
+        client_id=event.client_id,
+        api=event.api,
+        api_version=event.api_version,
+        duplicate=event.duplicate,
+        denied=event.denied,
+        host=event.host,
+    )
+
+
+def _change(at_ms: int, change: Change) -> TopicCommand:
+    how = change.asked
+    stamps = TopicCommand(
+        request_id=change.request_id,
+        at_ms=at_ms,
+        topic=change.topic,
+        principal=change.principal,
+        client_id=change.client_id,
+        api=how.api,
+        api_version=how.api_version,
+        duplicate=how.duplicate,
+        denied=how.denied,
+        host=how.host,
+        dry_run=_dry_run_of(change),
+        throttle_ms=_throttle_ms([change]),
+    )
+    return _with_request(stamps, how.wanted)
+
+
+def _with_request(stamps: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> TopicCommand:
+    fields = {name: getattr(stamps, name) for name in stamps.__struct_fields__}
+    match wanted:
+        case PartitionsWanted():
+            return commands.CreatePartitions(**fields, count=wanted.count, assignments=wanted.assignments)
+        case DeletionWanted():
+            return commands.DeleteTopic(**fields, topic_id=wanted.topic_id)
+        case ConfigsWanted():
+            return commands.AlterTopicConfigs(**fields, ops=wanted.ops, incremental=wanted.incremental)

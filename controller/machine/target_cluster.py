@@ -1,0 +1,166 @@
+"""Decides on observations of the target cluster: its topics, and changes that it carried out or refused.
+
+With `has.target.cluster` another controller elects the leaders and owns the truth. Observed differences become events,
+so that the state follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
+
+An observation may be stale when it is decided on. So it carries what was known of the topic at the time (`known`), and
+is ignored if that has changed since; a newer observation follows.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.machine import readiness
+from controller.machine.apply import after_leadership_change
+from controller.machine.commands import cluster as commands
+from controller.machine.decision import NOTHING, Answer, Decision, topic_named
+from controller.machine.errors import ErrorCode, external_error
+from controller.machine.readiness import answer_pending_create, answers_of
+from controller.machine.state import Cluster, State, Topic
+from controller.machine.validation import BY_CLUSTER
+from events import catalog
+from events.catalog import Event, IsrChanged, LeaderElected, Partition
+from events.names import NO_LEADER, BrokerId, is_placeholder, shard_key
+
+OBSERVED = "observed in the cluster"
+RECREATED = "deleted and recreated in the cluster"
+DELETED_BEFORE_COMPLETE = "The topic was deleted in the cluster before it was complete."
+
+
+def discover(state: State, command: commands.DiscoverTopic) -> Decision:
+    """Records the observed state of a topic; no events if it is already known."""
+    topic = state.topics.get(shard_key(command.topic))
+    if topic is None:
+        if command.known is not None or command.configs is None:
+            return NOTHING
+        partitions = tuple(_new(seen, state.cluster) for seen in command.partitions)
+        return Decision((_discovered(command, partitions, command.configs),))
+    if topic.name != command.topic or command.known != (len(topic.partitions), topic.configs):
+        return NOTHING
+    if topic.topic_id != command.topic_id and not is_provisional(topic):
+        return _recreated(topic, command, state.cluster)
+    return _seen_again(topic, command, state.cluster)
+
+
+def is_provisional(topic: Topic) -> bool:
+    """True if the cluster has not assigned its own topic id yet."""
+    return topic.ready_at_ms is None and not topic.propagated
+
+
+def _recreated(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
+    if command.configs is None:
+        return NOTHING
+    gone = vanish(topic, RECREATED, command.at_ms)
+    partitions = tuple(_new(seen, cluster) for seen in command.partitions)
+    return Decision((*gone.events, _discovered(command, partitions, command.configs)), gone.answers)
+
+
+def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster) -> Decision:
+    configs = topic.configs if command.configs is None else command.configs
+    partitions = tuple(
+        _as_seen(topic.partitions[index], seen, cluster) if index < len(topic.partitions) else _new(seen, cluster)
+        for index, seen in enumerate(command.partitions)
+    )
+    seen_topic = replace(topic, topic_id=command.topic_id, partitions=partitions, configs=configs)
+    if seen_topic == topic:
+        return NOTHING
+    events: list[Event] = list(_steps(topic, seen_topic) or (_discovered(command, partitions, configs),))
+    if topic.ready_at_ms is None:
+        completed = readiness.complete(seen_topic, topic.propagated, cluster, command.at_ms)
+        return Decision((*events, *completed), answers_of(completed, seen_topic))
+    return Decision(tuple(events))
+
+
+def _discovered(
+    command: commands.DiscoverTopic, partitions: tuple[Partition, ...], configs: tuple[tuple[str, str], ...]
+) -> Event:
+    return catalog.TopicDiscovered(command.topic, command.topic_id, partitions, configs, command.reason or OBSERVED)
+
+
+def _new(seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+    """A newly observed partition. Kafka may have an empty ISR (KIP-966); here the ISR always has a member."""
+    isr = tuple(replica for replica in seen.replicas if replica in seen.isr) or seen.replicas[:1]
+    leader = seen.leader if seen.leader in cluster.live and seen.leader in isr else NO_LEADER
+    return Partition(seen.replicas, isr, leader, max(0, seen.leader_epoch), 0)
+
+
+def _as_seen(before: Partition, seen: commands.ObservedPartition, cluster: Cluster) -> Partition:
+    """The observed partition. The known one if the observation is older, or names a leader that is not known to be live
+    yet."""
+    if seen.leader_epoch < before.leader_epoch or (seen.leader >= 0 and seen.leader not in cluster.live):
+        return before
+    replicas = _replicas(before, seen.replicas)
+    isr = tuple(replica for replica in replicas if replica in seen.isr)
+    if not isr or (seen.leader >= 0 and seen.leader not in isr):
+        isr = tuple(member for member in before.isr if member in replicas) or seen.replicas[:1]
+    leader = seen.leader if seen.leader in isr else NO_LEADER
+    after = Partition(replicas, isr, leader, seen.leader_epoch, before.partition_epoch)
+    return before if after == before else replace(after, partition_epoch=before.partition_epoch + 1)
+
+
+def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    """The observed replicas, and the remaining placeholders (KIP-409)."""
+    if tuple(replica for replica in before.replicas if not is_placeholder(replica)) == seen:
+        return before.replicas
+    kept = tuple(replica for replica in before.replicas if is_placeholder(replica))
+    return seen + kept[: max(0, len(before.replicas) - len(seen))]
+
+
+def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
+    """The leader and ISR events that lead from `before` to `after`; empty if such events are not enough."""
+    if (before.topic_id, before.configs, len(before.partitions)) != (
+        after.topic_id,
+        after.configs,
+        len(after.partitions),
+    ):
+        return []
+    steps: list[LeaderElected | IsrChanged] = []
+    for index, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=True)):
+        if new == old:
+            continue
+        kind = LeaderElected if new.leader != old.leader else IsrChanged
+        step = kind(before.name, index, new.leader, new.isr, new.leader_epoch, new.partition_epoch, OBSERVED)
+        by_one = new.leader_epoch == old.leader_epoch + (kind is LeaderElected)
+        if not by_one or after_leadership_change(old, step) != new:
+            return []
+        steps.append(step)
+    return steps
+
+
+def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:
+    """Records that the cluster no longer has a topic. A pending create is answered."""
+    topic = topic_named(state, command.topic)
+    if topic is None or topic.topic_id != command.topic_id:
+        return NOTHING
+    return vanish(topic, command.reason, command.at_ms)
+
+
+def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
+    """Removes a topic that is gone from the cluster. A pending create is answered."""
+    vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
+    if topic.pending_create is None:
+        return Decision((vanished,))
+    answered = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
+    return Decision((vanished, *answered.events), answered.answers)
+
+
+def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
+    """Removes a topic that the cluster refused to create. The pending create is answered with the cluster's error."""
+    topic = topic_named(state, command.topic)
+    if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
+        return NOTHING
+    refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
+    if topic.pending_create is None:
+        return Decision((refused,))
+    answered = answer_pending_create(topic, external_error(command.error_code), command.message, command.at_ms)
+    return Decision((refused, *answered.events), answered.answers)
+
+
+def finish_change(state: State, command: commands.FinishChange) -> Decision:
+    """Records that the cluster carried out or refused a change, and answers its client."""
+    topic = topic_named(state, command.topic)
+    code, message = command.error_code, command.message
+    done = catalog.ChangeCarriedOut(command.request_id, command.topic, code, message)
+    rule = BY_CLUSTER if code else ""
+    return Decision((done,), (Answer(command.request_id, command.topic, code, message, rule, topic=topic),))

@@ -1,0 +1,385 @@
+"""Decides on client requests for topics: CreateTopics (KIP-4, KIP-108, KIP-409), CreatePartitions, DeleteTopics and
+topic configs."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controller.machine import validation
+from controller.machine.commands.commands import (
+    AUTO_CREATION,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    TopicCommand,
+)
+from controller.machine.configs.changes import altered_configs
+from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.partitions import leadership
+from controller.machine.partitions.blocks import extended
+from controller.machine.partitions.rules import has_kraft_brokers
+from controller.machine.readiness import answer_pending_create
+from controller.machine.state import Cluster, State, Topic
+from events.catalog import (
+    ChangeRejected,
+    CreateAnswered,
+    CreateRejected,
+    CreateRequested,
+    Event,
+    Partition,
+    PartitionsAdded,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from events.names import BrokerId, Offset, shard_key
+from events.values import ChangeAsked, ConfigsWanted, DeletionWanted, PartitionsWanted
+
+POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
+
+_NOT_LOGGED = Offset(-1)
+"""The offset of a topic in an answer, before its creation is in the log."""
+
+
+def create_topic(state: State, command: CreateTopic) -> Decision:
+    """Creates a topic, refuses it, answers a dry run, or requests the verdict of the policies."""
+    cluster = state.cluster
+    rejection = _check_create(state, command)
+    if rejection is not None:
+        return _reject_create(command, rejection)
+    verdict = command.verdict
+    if verdict is None:
+        if cluster.settings.create_topic_policy_class_name:
+            return NEEDS_APPROVAL
+    elif verdict.outcome == "refused":
+        return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
+    elif verdict.outcome == "failed":
+        return _reject_create(command, Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule))
+    refused = validation.dry_run_rejection(command)
+    if refused is not None:
+        return _reject_create(command, refused)
+    if command.dry_run is None and cluster.settings.has_target_cluster:
+        return NEEDS_APPROVAL
+    throttled = validation.throttled(command)
+    return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
+
+
+def _check_create(state: State, command: CreateTopic) -> Rejection | None:
+    cluster = state.cluster
+    return (
+        validation.duplicate(command)
+        or validation.internal(command.topic)
+        or validation.denied(command)
+        or validation.name(command.topic)
+        or validation.name_taken(command, state.topics.get(shard_key(command.topic)))
+        or (validate_topic_configs(command.configs, cluster.settings.defaults_in_force) if command.configs else None)
+        or validation.counts(command)
+        or validation.size(validation.resolved_partitions(command, cluster.settings), 1 + len(command.configs))
+        or (validation.assignment(command.assignments, cluster) if command.assignments else None)
+        or _check_brokers(cluster, command)
+    )
+
+
+def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
+    factor = validation.resolved_factor(command, cluster.settings)
+    if command.assignments or factor <= len(cluster.usable):
+        return None
+    floor = min_insync_replicas(explicit_configs(command.configs), cluster.settings)
+    count = validation.resolved_partitions(command, cluster.settings)
+    rejection = validation.enough_brokers(factor, floor, cluster) or validation.placeholders(count, factor, cluster)
+    if rejection is None or command.replication_factor != -1:
+        return rejection
+    return Rejection(rejection.code, f"{rejection.message} {_FACTOR_BY_DEFAULT}", rejection.rule)
+
+
+_FACTOR_BY_DEFAULT = "The request has no factor, so default.replication.factor is used."
+
+
+def _created(cluster: Cluster, command: CreateTopic) -> Decision:
+    partitions = _planned_partitions(cluster, command)
+    factor = len(partitions[0].replicas)
+    configs = explicit_configs(command.configs) if command.configs else ()
+    name, request_id, at_ms = command.topic, command.request_id, command.at_ms
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
+    if command.validate_only:
+        return Decision((), (Answer(request_id, name, 0, topic=topic),))
+    deadline_ms = at_ms + max(0, command.timeout_ms)
+    created = TopicCreated(
+        request_id,
+        name,
+        command.topic_id,
+        partitions,
+        factor,
+        configs,
+        command.verdict,
+        cluster.live,
+        deadline_ms,
+        cordoned_brokers=cluster.cordoned,
+    )
+    if command.timeout_ms > 0:
+        return Decision((_requested(command, deadline_ms), created))
+    code = ErrorCode.REQUEST_TIMED_OUT
+    message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
+    return Decision(
+        (_requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
+        (Answer(request_id, name, code, message, topic=topic),),
+    )
+
+
+def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partition, ...]:
+    if command.assignments:
+        by_id = sorted(command.assignments, key=lambda one: one.partition)
+        return tuple(leadership.new_partition(one.replicas, cluster) for one in by_id)
+    settings = cluster.settings
+    count = validation.resolved_partitions(command, settings)
+    return leadership.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
+
+
+def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+    return CreateRequested(
+        command.request_id,
+        command.topic,
+        command.topic_id,
+        command.num_partitions,
+        command.replication_factor,
+        command.assignments,
+        command.configs,
+        command.timeout_ms,
+        deadline_ms,
+        command.principal,
+        command.client_id,
+        command.api,
+        command.api_version,
+        command.duplicate,
+        command.denied,
+        command.host,
+    )
+
+
+def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
+    code, request_id, topic = int(rejection.code), command.request_id, command.topic
+    answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
+    is_repeated = command.api == AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    if command.validate_only or is_repeated:  # an earlier Metadata request created it
+        return Decision((), (answer,))
+    events = (
+        _requested(command, command.at_ms + max(0, command.timeout_ms)),
+        CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
+        CreateAnswered(request_id, topic, code, rejection.message, 0),
+    )
+    return Decision(events, (answer,), refusal=rejection)
+
+
+ELECTED_AT_ONCE_MAX = 1_000
+"""A config change elects leaders in the same decision for topics of up to this many partitions."""
+DELETION_DISABLED_SINCE = 3
+"""The first DeleteTopics version with a code for disabled deletion; older ones get INVALID_REQUEST."""
+
+
+def create_partitions(state: State, command: CreatePartitions) -> Decision:
+    """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
+    cluster = state.cluster
+    details = _details(command, PartitionsWanted(command.count, command.assignments))
+    topic = topic_named(state, command.topic)
+    rejection = (
+        _check_request(command)
+        or _check_partitions(topic, command, cluster)
+        or validation.dry_run_rejection(command)
+        or _check_quota(topic, command)
+    )
+    if rejection is not None or topic is None:
+        return _rejected(command, details, rejection or _UNKNOWN)
+    if _needs_dry_run(command, cluster):
+        return NEEDS_APPROVAL
+    partitions = _added_partitions(topic, command, cluster)
+    grown = replace(topic, partitions=extended(topic.partitions, partitions))
+    answer = Answer(command.request_id, topic.name, 0, topic=grown)
+    if command.validate_only:
+        return Decision((), (answer,))
+    event = PartitionsAdded(
+        command.request_id,
+        topic.name,
+        len(topic.partitions),
+        partitions,
+        command.principal,
+        command.client_id,
+        cluster.live,
+        details,
+        cluster.cordoned,
+    )
+    return Decision((event,), _immediate_answer(answer, cluster))
+
+
+def delete_topic(state: State, command: DeleteTopic) -> Decision:
+    """Deletes a topic and answers its pending create."""
+    details = _details(command, DeletionWanted(command.topic_id))
+    topic = topic_named(state, command.topic)
+    rejection = (
+        _deletion_disabled(command, state.cluster)
+        or _check_request(command)
+        or _check_id(topic, command)
+        or _check_quota(topic, command)
+    )
+    if rejection is not None or topic is None:
+        return _rejected(command, details, rejection or _UNKNOWN)
+    answer = Answer(command.request_id, topic.name, 0, topic=topic)
+    if command.validate_only:
+        return Decision((), (answer,))
+    who = (command.principal, command.client_id)
+    deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
+    answers = _immediate_answer(answer, state.cluster)
+    if topic.pending_create is None:
+        return Decision((deleted,), answers)
+    message = "The topic was deleted before it was complete."
+    gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
+    return Decision((deleted, *gone.events), (*answers, *gone.answers))
+
+
+def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
+    """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
+    details = _details(command, ConfigsWanted(command.ops, command.incremental))
+    topic = topic_named(state, command.topic)
+    rejection = _check_request(command) or validation.name(command.topic)
+    if rejection is not None:
+        return _rejected(command, details, rejection)
+    configs = altered_configs(topic.configs if topic else (), command, state.cluster.settings)
+    if isinstance(configs, Rejection):
+        return _rejected(command, details, configs)
+    if topic is None:
+        return _rejected(command, details, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+    refused = validation.dry_run_rejection(command)
+    if refused is not None:
+        return _rejected(command, details, refused)
+    if configs != topic.configs and _needs_dry_run(command, state.cluster):
+        return NEEDS_APPROVAL
+    altered = replace(topic, configs=configs)
+    answer = Answer(command.request_id, topic.name, 0, topic=altered)
+    if command.validate_only or configs == topic.configs:
+        return Decision((), (answer,))
+    who = (command.principal, command.client_id)
+    event = TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
+    return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
+
+
+def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
+    """The elections that new configs allow: of partitions without a leader (unclean election), and with KRaft brokers
+    of replicas made eligible by another min.insync.replicas (KIP-966). Very large topics are left to `reconcile`."""
+    if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
+        return []
+    if all(partition.leader >= 0 for partition in altered.partitions) and not has_kraft_brokers(cluster):
+        return []
+    return leadership.reconcile(altered, cluster, "configs changed")[1]
+
+
+# Shared by all changes.
+
+
+def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:
+    return cluster.settings.has_target_cluster and command.dry_run is None
+
+
+def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
+    """With a target cluster, the answer follows when the cluster has carried out the change (`FinishChange`)."""
+    return () if cluster.settings.has_target_cluster else (answer,)
+
+
+def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:
+    return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
+
+
+def _check_request(command: TopicCommand) -> Rejection | None:
+    return validation.duplicate(command) or validation.denied(command)
+
+
+def _check_quota(topic: Topic | None, command: TopicCommand) -> Rejection | None:
+    return None if topic is None else validation.throttled(command)
+
+
+def _unknown_topic(message: str) -> Rejection:
+    return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, "validation:unknown-topic")
+
+
+_UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
+
+
+def _rejected(command: TopicCommand, details: ChangeAsked, rejection: Rejection) -> Decision:
+    code, message, rule = int(rejection.code), rejection.message, rejection.rule
+    answer = Answer(command.request_id, command.topic, code, message, rule)
+    if command.validate_only:
+        return Decision((), (answer,))
+    event = ChangeRejected(
+        command.request_id, command.topic, code, message, rule, command.principal, command.client_id, details
+    )
+    return Decision((event,), (answer,), refusal=rejection)
+
+
+# CreatePartitions.
+
+
+def _check_partitions(topic: Topic | None, command: CreatePartitions, cluster: Cluster) -> Rejection | None:
+    if topic is None:
+        return None
+    more = command.count - len(topic.partitions)
+    rejection = _no_increase(topic, command.count) or validation.size(more, kind="additional partitions")
+    if rejection is not None:
+        return rejection
+    if command.assignments is not None:
+        return _check_assignments(topic, command.assignments, more, cluster)
+    factor = topic.replication_factor
+    floor = min_insync_replicas(topic.configs, cluster.settings)
+    return validation.enough_brokers(factor, floor, cluster) or validation.placeholders(more, factor, cluster)
+
+
+def _no_increase(topic: Topic, count: int) -> Rejection | None:
+    have = len(topic.partitions)
+    if count > have:
+        return None
+    if count == have:
+        message = f"Topic already has {have} partition(s)."
+    else:
+        message = f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
+    return Rejection(ErrorCode.INVALID_PARTITIONS, message, "validation:partitions")
+
+
+def _check_assignments(
+    topic: Topic, assignments: tuple[tuple[BrokerId, ...], ...], more: int, cluster: Cluster
+) -> Rejection | None:
+    if len(assignments) != more:
+        message = (
+            f"Attempted to add {more} additional partition(s), but only {len(assignments)} "
+            "assignment(s) were specified."
+        )
+        return Rejection(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message, "validation:assignment")
+    for index, replicas in enumerate(assignments, len(topic.partitions)):
+        rejection = validation.replica_list(index, replicas, topic.replication_factor, cluster)
+        if rejection is not None:
+            return rejection
+    return None
+
+
+def _added_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) -> tuple[Partition, ...]:
+    if command.assignments is not None:
+        return tuple(leadership.new_partition(replicas, cluster) for replicas in command.assignments)
+    first = len(topic.partitions)
+    return leadership.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
+
+
+# DeleteTopics.
+
+
+def _deletion_disabled(command: DeleteTopic, cluster: Cluster) -> Rejection | None:
+    if cluster.settings.delete_topic_enable:
+        return None
+    old = command.api == "DeleteTopics" and command.api_version < DELETION_DISABLED_SINCE
+    code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+    return Rejection(code, "Topic deletion is disabled.", "validation:delete.topic.enable")
+
+
+def _check_id(topic: Topic | None, command: DeleteTopic) -> Rejection | None:
+    if command.topic_id is None or (topic is not None and topic.topic_id == command.topic_id):
+        return None
+    message = "This server does not host this topic ID."
+    return Rejection(ErrorCode.UNKNOWN_TOPIC_ID, message, "validation:unknown-id")

@@ -1,0 +1,254 @@
+"""Listeners for single brokers.
+
+`BrokerListeners` has one listener for each broker of the target cluster (`cluster.broker.ports`). Admin clients reach
+every broker through this process, and every change of a topic is decided here, whichever broker the client chose.
+- Brokers get ports in the order in which they are met: a port computed from the id would need endless ranges.
+- A port stays with its broker. It is stored in the data folder, so that clients find it again after a restart.
+- A port opens when its broker is first shown to a client. A new broker needs no restart.
+- A port of a broker that is no longer registered goes to a new broker once no other port is free.
+
+`SimulatedBrokerListeners` has one for each simulated broker (`simulated.broker.listeners`), open while the broker runs.
+As KIP-4 requires of a broker, it shows the topics that this broker has applied and answers admin requests with
+NOT_CONTROLLER. A broker that dies closes its connections; it returns at the same port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import structlog
+
+from controller.apis.tables import HandlerTable, broker_listener
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import ApiHandler
+from controller.kafka.server.server import KafkaServer
+from controller.serving.listeners import Listening
+from controller.settings.load import SettingsError
+from events.catalog import Endpoint
+from events.files import replacing
+from events.names import BrokerId
+
+FILE = "broker-ports.json"
+_Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
+"""LISTENER/BROKER."""
+_Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+ANY = range(1)
+"""The setting `any`: port 0, which the system replaces by a free one."""
+MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTable]
+
+
+class BrokerListeners:
+    """A listener for each broker of the target cluster, at each listener of the process."""
+
+    def __init__(self, folder: Path, ports: range, listening: Listening) -> None:
+        """`ports` are those that may be taken. Raises SettingsError for a file that is not one of ports."""
+        self._file = folder / FILE
+        self._ports = ports
+        self._listening = listening
+        self._own = {each.endpoint.name: each for each in listening.listeners}
+        self._remembered = {key: port for key, port in _read(self._file).items() if key.partition("/")[0] in self._own}
+        self._servers: dict[str, KafkaServer] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
+        self._known: Callable[[], set[int]] = set
+        self.trouble: str | None = None
+        """Why a broker has no listener; None where each has one."""
+
+    async def start(self) -> None:
+        """Listen at the ports that are remembered; requests wait for `open`."""
+        for key in self._remembered if self._ports else ():
+            self._listen(key)
+        await asyncio.gather(*self._starting)
+
+    def open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
+        """Take requests, for each broker by the handlers that are made for it, and show these listeners to clients of
+        `api`; with the setting `none`, open no ports. Raises SettingsError where the brokers that are known need more
+        ports than there are."""
+        self._listening.counts.total_max //= 2  # a request that is passed on has a connection of its own to a broker
+        if not self._ports:
+            return
+        api.broker_ports = self.endpoint
+        self._known = lambda: set(api.cluster.brokers)
+        self._make_handlers = lambda at, broker_id: make_handlers(api.at_listener(at), versions_max, broker_id)
+        for at in self._listening.advertised:
+            for broker_id in api.cluster.brokers:
+                self.endpoint(at, broker_id)
+        if self.trouble is not None:
+            raise SettingsError(self.trouble)
+
+    def endpoint(self, at: Endpoint, broker_id: BrokerId) -> Endpoint | None:
+        """Where clients of the listener `at` reach a broker; None where no port is left for it."""
+        key = f"{at.name}/{broker_id}"
+        server = self._servers.get(key) or self._listen(key) or self._inherit(key)
+        if server is None:
+            self._lacks_ports(key)
+            return None
+        if not server.handlers and self._make_handlers is not None:
+            server.handlers = self._make_handlers(at, broker_id)
+        return Endpoint(at.name, at.host, server.port)
+
+    @property
+    def connections(self) -> int:
+        """Clients that are connected to a broker's listener."""
+        return sum(server.connections for server in self._servers.values())
+
+    async def stop(self, deadline_s: float) -> None:
+        """Stop all servers; requests in flight may take until the deadline."""
+        await asyncio.gather(*self._starting)
+        await asyncio.gather(*(server.stop(deadline_s) for server in self._servers.values()))
+
+    def _listen(self, key: str) -> KafkaServer | None:
+        """A server at a broker's own port, or at one that nobody has."""
+        own = self._own[key.partition("/")[0]]
+        for port in self._candidates(key):
+            bound = socket.socket(socket.AF_INET6 if ":" in own.endpoint.host else socket.AF_INET)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                bound.bind((own.endpoint.host, port))
+                bound.listen()
+            except OSError:  # another program has it
+                bound.close()
+                continue
+            server = self._listening.make_server(own, own.endpoint.host, bound.getsockname()[1])
+            starting = asyncio.ensure_future(server.start(bound))
+            self._starting.add(starting)
+            starting.add_done_callback(self._starting.discard)
+            return self._remember(key, server)
+        return None
+
+    def _candidates(self, key: str) -> list[int]:
+        remembered = self._remembered.get(key)
+        if self._ports == ANY:
+            return [0] if remembered is None else [remembered, 0]
+        if remembered is not None and remembered in self._ports:
+            return [remembered]
+        taken = set(self._remembered.values())
+        return [port for port in self._ports if port not in taken]
+
+    def _inherit(self, key: str) -> KafkaServer | None:
+        """The server of a broker that is no longer registered, without its clients."""
+        name, known = key.partition("/")[0], self._known()
+        for other, server in self._servers.items():
+            other_name, _, broker_id = other.partition("/")
+            if other_name == name and int(broker_id) not in known:
+                del self._servers[other], self._remembered[other]
+                server.disconnect()
+                server.handlers = {}
+                return self._remember(key, server)
+        return None
+
+    def _remember(self, key: str, server: KafkaServer) -> KafkaServer:
+        self._servers[key] = server
+        self.trouble = None
+        if self._remembered.get(key) != server.port:
+            self._remembered[key] = server.port
+            _write(self._file, self._remembered)
+        return server
+
+    def _lacks_ports(self, key: str) -> None:
+        if self.trouble is None:
+            needed = len(self._known()) * len(self._own)
+            self.trouble = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
+            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.trouble)
+
+
+def _read(file: Path) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[_Key, _Port])
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise SettingsError(f"{file}: {error}; without the file brokers get new ports") from None
+
+
+def _write(file: Path, ports: Mapping[str, int]) -> None:
+    with replacing(file) as unfinished:
+        unfinished.write(msgspec.json.encode(ports))
+
+
+MakeServer = Callable[[str, int], KafkaServer]
+"""Makes a server for a host and port, not started."""
+
+
+class SimulatedBrokerListeners:
+    """A listener for each simulated broker, notified when a broker starts or stops."""
+
+    def __init__(self, host: str, advertised: Endpoint, brokers: SimulatedBrokers, make_server: MakeServer) -> None:
+        self._host = host
+        self._advertised = advertised
+        self._brokers = brokers
+        self._make_server = make_server
+        self._api: ControllerApi | None = None
+        self._versions_max: dict[str, int] = {}
+        self._servers: dict[BrokerId, KafkaServer] = {}
+        self._kept: dict[BrokerId, socket.socket] = {}
+        """Ports of stopped brokers, bound so that no other process takes them; connections are refused."""
+        self._turns: dict[BrokerId, asyncio.Task[None]] = {}
+        brokers.on_running_changed = self._turn
+        for broker in brokers.by_id.values():
+            self._reserve(broker.broker_id)
+
+    async def open(self, api: ControllerApi, versions_max: dict[str, int]) -> None:
+        """Accept clients; the brokers are registered."""
+        self._api, self._versions_max = api, versions_max
+        for broker in self._brokers.by_id.values():
+            self._turn(broker)
+        await asyncio.gather(*self._turns.values())
+
+    @property
+    def connections(self) -> int:
+        """Number of open client connections."""
+        return sum(server.connections for server in self._servers.values())
+
+    async def stop(self, deadline_s: float) -> None:
+        """Close every listener; responses in flight may take until the deadline."""
+        self._brokers.on_running_changed = None
+        await asyncio.gather(*self._turns.values())
+        servers, self._servers = list(self._servers.values()), {}
+        await asyncio.gather(*(server.stop(deadline_s) for server in servers))
+        for kept in self._kept.values():
+            kept.close()
+
+    def _turn(self, broker: SimulatedBroker) -> None:
+        """Open or close the listener of a broker that started or stopped, in order."""
+        if broker.broker_id not in self._brokers.endpoints:
+            self._reserve(broker.broker_id)
+        if self._api is not None:
+            before = self._turns.get(broker.broker_id)
+            self._turns[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
+
+    def _reserve(self, broker_id: BrokerId) -> None:
+        """Bind a free port for a broker before it registers."""
+        port = self._keep(broker_id, 0)
+        self._brokers.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
+
+    def _keep(self, broker_id: BrokerId, port: int) -> int:
+        kept = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind((self._host, port))
+        self._kept[broker_id] = kept
+        bound_port: int = kept.getsockname()[1]
+        return bound_port
+
+    async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before
+        server = self._servers.get(broker.broker_id)
+        if broker.running and server is None:
+            server = self._make_server(self._host, 0)
+            server.handlers = self._handlers(api, broker)
+            await server.start(self._kept.pop(broker.broker_id))
+            self._servers[broker.broker_id] = server
+        elif not broker.running and server is not None:
+            del self._servers[broker.broker_id]
+            await server.stop(0)
+            self._keep(broker.broker_id, server.port)
+
+    def _handlers(self, api: ControllerApi, broker: SimulatedBroker) -> dict[int, ApiHandler]:
+        return dict(broker_listener(api.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))

@@ -1,0 +1,196 @@
+"""Settings of listeners, TLS, authentication, authorization and quotas, and how a setting is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from controller.machine.configs.values import Allowed, AtLeast, ConfigType, OneOf, allowed_text
+from events.catalog import Endpoint
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+INT_MAX: Final = (1 << 31) - 1
+PER_LISTENER_PREFIX: Final = "listener.name."
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting. `default` is a text, or None if the setting has no value until it is set.
+
+    `form` describes allowed values that the type and `allowed` do not. `decides` marks a setting that decisions depend
+    on: it is recorded in the log. A `secret` is never shown, nor passed to policies.
+    """
+
+    default: str | None
+    documentation: str
+    allowed: Allowed = None
+    form: str = ""
+    kind: ConfigType = ConfigType.STRING
+    decides: bool = False
+    secret: bool = False
+    key: str = ""
+
+    @property
+    def field(self) -> str:
+        """The attribute of ServeSettings that holds the value."""
+        return self.key.replace(".", "_")
+
+    @property
+    def allowed_text(self) -> str:
+        """Describes the allowed values."""
+        return self.form or allowed_text(self.kind, self.allowed)
+
+
+def setting(default: str | int | None, documentation: str, allowed: Allowed = None, **more: Any) -> Any:
+    """Declares a field of ServeSettings. The key is the field's name with `.` for `_`; the default gives the type."""
+    if isinstance(default, bool):
+        return Setting(str(default).lower(), documentation, allowed, **{"kind": ConfigType.BOOLEAN, **more})
+    if isinstance(default, int):
+        return Setting(str(default), documentation, allowed, **{"kind": ConfigType.INT, **more})
+    return Setting(default, documentation, allowed, **more)
+
+
+class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that control who may connect, what they may do, and how much."""
+
+    authorizer_class_name: str = setting(
+        "",
+        "The authorizer. StandardAuthorizer, under its short or full name, checks ACLs as Kafka's does. Without an "
+        "authorizer everybody may do everything.",
+        OneOf(("", "StandardAuthorizer", STANDARD_AUTHORIZER)),
+    )
+    super_users: tuple[str, ...] = setting(
+        "",
+        "Principals that may do everything, whatever the authorizer says.",
+        form="TYPE:NAME, several separated by semicolons",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        False, "Whether everybody may do everything to a resource without any ACL."
+    )
+    controller_quota_window_num: int = setting(
+        11, "Number of quota windows that a burst may use at once (KIP-599).", AtLeast(1)
+    )
+    controller_quota_window_size_seconds: int = setting(1, "Length of a quota window.", AtLeast(1))
+    listeners: tuple[Endpoint, ...] = setting(
+        "",
+        "The addresses to listen on for Kafka clients, instead of --kafka. An empty host means all addresses of the "
+        "machine; port 0 means any free port.",
+        form="NAME://HOST:PORT, several separated by commas",
+    )
+    advertised_listeners: tuple[Endpoint, ...] = setting(
+        "",
+        "The addresses that clients are told to connect to. By default a listener advertises the address it listens "
+        "on.",
+        form="NAME://HOST:PORT",
+    )
+    listener_security_protocol_map: Mapping[str, str] = setting(
+        ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
+        "The security protocol of each listener, by listener name.",
+        form=f"NAME:PROTOCOL, several separated by commas; protocols: {', '.join(PROTOCOLS)}",
+    )
+    ssl_keystore_type: str = setting("PEM", "The format of the private key and its certificates.", OneOf(("PEM",)))
+    ssl_keystore_location: str | None = setting(
+        None,
+        "The file with the private key and its certificate, followed by the certificate chain. Read again on SIGHUP.",
+        form="the path of a PEM file",
+    )
+    ssl_key_password: str | None = setting(
+        None,
+        "The password of an encrypted private key. Set it in the settings file, which others cannot read, rather than "
+        "by --set.",
+        form="a password",
+        secret=True,
+    )
+    ssl_truststore_type: str = setting("PEM", "The format of the trusted certificates.", OneOf(("PEM",)))
+    ssl_truststore_location: str | None = setting(
+        None,
+        "The file with the certificates of the authorities that sign client certificates. Read again on SIGHUP.",
+        form="the path of a PEM file",
+    )
+    ssl_client_auth: str = setting(
+        "none",
+        "Whether clients of an SSL listener must present a certificate. SASL_SSL listeners only use "
+        "listener.name.NAME.ssl.client.auth (KIP-684).",
+        OneOf(("none", "requested", "required")),
+    )
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        ",".join(TLS_VERSIONS),
+        "The enabled TLS versions.",
+        form=f"a comma-separated list of [{', '.join(TLS_VERSIONS)}]",
+    )
+    ssl_principal_mapping_rules: str = setting(
+        "DEFAULT",
+        "How the name in a client certificate becomes a principal: the first matching rule is used, DEFAULT uses the "
+        "whole name (KIP-371).",
+        form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas; PATTERN is a regular expression "
+        "without lookaround and backreference",
+    )
+    sasl_enabled_mechanisms: tuple[str, ...] = setting(
+        "SCRAM-SHA-512,SCRAM-SHA-256",
+        "The SASL mechanisms that clients may use. PLAIN needs users.file.",
+        form=f"a comma-separated list of [{', '.join(MECHANISMS)}]",
+    )
+    users_file: str | None = setting(
+        None,
+        "The file of users with hashed passwords (for PLAIN and HTTP) and hashed tokens (for HTTP). `topicwright "
+        "users` writes it. Read again on SIGHUP.",
+        form="the path of a file",
+    )
+    connections_max_reauth_ms: int = setting(
+        0,
+        "A client must authenticate again after this time (KIP-368). 0 means never.",
+        AtLeast(0),
+        kind=ConfigType.LONG,
+    )
+    connection_failed_authentication_delay_ms: int = setting(
+        100, "Delay before the response to a failed authentication.", AtLeast(0)
+    )
+    sasl_server_max_receive_size: int = setting(
+        524_288,
+        "Largest request before authentication is complete, in bytes. PLAIN and SCRAM need a few hundred.",
+        AtLeast(1024),
+    )
+    authentication_timeout_ms: int = setting(
+        30_000, "Time limit for authentication, TLS handshake included.", AtLeast(1)
+    )
+    http_security_protocol: str = setting(
+        "PLAINTEXT", "Whether HTTP uses TLS, with the key in ssl.keystore.location.", OneOf(("PLAINTEXT", "SSL"))
+    )
+    http_authentication: str = setting(
+        "auto",
+        "Whether HTTP clients must authenticate with a password or a token; health checks never do. With auto they "
+        "must if a listener uses SASL or client certificates, or users.file is set; otherwise HTTP listens on "
+        "loopback only. With none HTTP is open to everybody on any address.",
+        OneOf(("auto", "none", "required")),
+    )
+    http_allowed_hosts: tuple[str, ...] = setting(
+        "",
+        "Additional host names for HTTP. The Host header must be an address, localhost, the host of a listener, or "
+        "one of these; this stops DNS rebinding. * allows any name.",
+        form="names without ports, several separated by commas, or *",
+    )
+    http_trusted_proxies: tuple[str, ...] = setting(
+        "",
+        "The proxies in front of HTTP. X-Forwarded-For is trusted from these only; it gives the client address for "
+        "permissions and events.",
+        form="addresses and networks, several separated by commas, such as 10.0.0.1,10.1.0.0/16",
+    )
+
+
+PER_LISTENER: Final = frozenset(
+    {
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "ssl.truststore.location",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.principal.mapping.rules",
+        "sasl.enabled.mechanisms",
+        "connections.max.reauth.ms",
+    }
+)
+"""The settings that `listener.name.NAME.KEY` may set for one listener; NAME is in lower case."""

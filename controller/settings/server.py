@@ -1,0 +1,332 @@
+"""The settings of `topicwright serve`, `worker` and `gateway`. Keys are Kafka's own where Kafka has one.
+
+Broker-level settings with defaults for topics (`log.retention.hours`, …) are settings too. They are declared in
+`controller.machine.configs.table`, with the topic configs that they are defaults of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from controller.machine.configs.values import AtLeast, AtLeastOr, Between, ConfigType, OneOf
+from controller.settings.security import INT_MAX, SecuritySettings, Setting, setting
+from events.catalog import Configs
+
+MEBIBYTE: Final = 1 << 20
+
+
+class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
+    """All settings with their values. `load_settings` makes it; the defaults of the fields are declarations."""
+
+    node_id: int = setting(0, "The node id that clients see for the controller.", AtLeast(0))
+    cluster_id: str | None = setting(
+        None,
+        "The cluster id. Without one, the first start generates an id and stores it in the data folder. With one, a "
+        "data folder of another cluster is refused.",
+        form="1 to 100 letters, digits, - and _",
+    )
+    num_partitions: int = setting(
+        1,
+        "Partition count of a topic that is created with the default count (-1) or automatically.",
+        AtLeast(1),
+        decides=True,
+    )
+    default_replication_factor: int = setting(
+        1,
+        "Replication factor of a topic that is created with the default factor (-1) or automatically.",
+        Between(1, 32767),
+        decides=True,
+    )
+    auto_create_topics_enable: bool = setting(
+        True,
+        "Whether a Metadata request for a missing topic may create it. The client must allow it too (KIP-361).",
+        decides=True,
+    )
+    delete_topic_enable: bool = setting(True, "Whether topics can be deleted.", decides=True)
+    create_topic_policy_class_name: str = setting(
+        "",
+        "Python classes that accept or refuse each topic before it is created, in this order (KIP-108). They are "
+        "imported from PYTHONPATH and the working folder, and receive all settings.",
+        form="a comma-separated list of module.Class",
+        decides=True,
+    )
+    enable_under_replicated_topic_creation: bool = setting(
+        False,
+        "Whether a topic may be created with fewer live brokers than its replication factor. At least "
+        "min.insync.replicas brokers must be live; the missing replicas are added as brokers join (KIP-409).",
+        decides=True,
+    )
+    topic_rules_file: str | None = setting(
+        None, "The rules file of the policy controller.policy.rules.TopicRules.", form="the path of a file"
+    )
+    topic_rules_mode: str = setting(
+        "enforce",
+        "Whether that policy refuses a topic that breaks a rule, or only records it.",
+        OneOf(("enforce", "observe")),
+    )
+    controller_quorum_voters: Mapping[int, tuple[str, int]] = setting(
+        "",
+        "With `join`, in a quorum with kraft.version 0: all voters, including this one, as configured on all nodes.",
+        form="ID@HOST:PORT, several separated by commas",
+    )
+    quorum_priority: int = setting(
+        0,
+        "Voters only. Above 0, the voter takes over leadership once it has caught up, from Kafka's controllers and "
+        "from Topicwright voters with a lower priority. With 0 it leads only if nobody else does.",
+        Between(0, 1000),
+    )
+    controller_quorum_fetch_timeout_ms: int = setting(
+        2000, "Voters only: time without a response from the leader before an election starts.", AtLeast(1000)
+    )
+    controller_quorum_election_timeout_ms: int = setting(
+        1000, "Voters only: time limit of an election before the next one starts.", AtLeast(100)
+    )
+    metadata_log_max_record_bytes_between_snapshots: int = setting(
+        20 * MEBIBYTE,
+        "With --brokers kraft, and for a voter: bytes of the metadata log between two snapshots.",
+        AtLeast(1),
+        kind=ConfigType.LONG,
+    )
+    metadata_log_max_snapshot_interval_ms: int = setting(
+        3_600_000,
+        "With --brokers kraft, and for a voter: longest time between two snapshots if anything was committed; 0 means "
+        "no limit.",
+        AtLeast(0),
+        kind=ConfigType.LONG,
+    )
+    metadata_max_retention_bytes: int = setting(
+        100 * MEBIBYTE,
+        "With --brokers kraft, and for a voter: size limit of the metadata log and its snapshots. Records after the "
+        "older of the two latest snapshots are always kept.",
+        AtLeast(0),
+        kind=ConfigType.LONG,
+    )
+    broker_session_timeout_ms: int = setting(9000, "A broker without a heartbeat for this long is fenced.", AtLeast(1))
+    kraft_version: int = setting(
+        0,
+        "With --brokers kraft: 0 for brokers that use controller.quorum.voters, which all brokers can. 1 also allows "
+        "controller.quorum.bootstrap.servers, which needs Kafka 3.9 or later. It can be raised, never lowered.",
+        Between(0, 1),
+    )
+    auto_leader_rebalance_enable: bool = setting(
+        True, "With --brokers kraft: whether leadership moves back to preferred replicas that are in sync again."
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, "With --brokers kraft: how often leadership is checked for that.", AtLeast(1)
+    )
+    log_signing_key_location: str | None = setting(
+        None,
+        "The private key that signs tree heads of the log, so that clients with the public key can verify its "
+        "contents: see docs/history.md. Without it tree heads are not signed.",
+        form="the path of a PEM file with an Ed25519 private key that is not encrypted",
+    )
+    log_signing_interval_ms: int = setting(
+        600_000,
+        "How often `serve`, and the worker that owns a partition, record a signed tree head if there are new events. "
+        "Gateways sign tree heads on request and record none.",
+        AtLeast(1),
+        kind=ConfigType.LONG,
+    )
+    cluster_broker_ports: range = setting(
+        "any",
+        "In front of a cluster: the ports through which admin clients reach each broker via this process, one for "
+        "each broker and listener. With `none` admin clients see only this process and cannot address a single "
+        "broker.",
+        form="any, none, or FIRST-LAST such as 9101-9120",
+    )
+    simulated_broker_listeners: bool = setting(
+        False,
+        "Whether each simulated broker listens on its own port, answers broker requests and forwards admin requests "
+        "to the controller (KIP-4).",
+    )
+    api_versions_max: Mapping[str, int] = setting(
+        "",
+        "The newest version offered of some APIs: for tests, and for clients that need an older broker.",
+        form="API:VERSION, several separated by commas, such as Metadata:3,CreateTopics:1",
+    )
+    socket_request_max_bytes: int = setting(
+        4 * MEBIBYTE,
+        "Largest request; a larger one closes its connection. Kafka's default of 100 MiB is for records. Requests to "
+        "a controller are smaller: creating 10,000 topics takes 1 MB, a Metadata request for them 0.5 MB.",
+        AtLeast(1),
+    )
+    queued_max_request_bytes: int = setting(
+        256 * MEBIBYTE,
+        "Memory limit for the connections of one listener: partly received requests, requests in progress, and "
+        "responses that clients have not read. Above it, the connections that use most are closed.",
+        AtLeast(1),
+        kind=ConfigType.LONG,
+    )
+    max_connections: int = setting(
+        INT_MAX,
+        "Most clients connected to one listener. All listeners and HTTP together are also bounded by the open file "
+        "limit (ulimit -n), of which 2048, or half if that is less, are reserved for the log.",
+        AtLeast(0),
+    )
+    max_connections_per_ip: int = setting(
+        INT_MAX, "Most connections from one address, over all listeners and HTTP.", AtLeast(0)
+    )
+    max_connections_per_ip_overrides: Mapping[str, int] = setting(
+        "",
+        "Different limits for some addresses.",
+        form="ADDRESS:COUNT, several separated by commas, such as 10.0.0.1:100,[::1]:5",
+    )
+    connections_max_idle_ms: int = setting(
+        600_000, "A connection without a request for this long is closed.", AtLeast(1), kind=ConfigType.LONG
+    )
+    max_in_flight_requests_per_connection: int = setting(
+        1000, "Most requests of one connection in progress. Further ones are read when these are answered.", AtLeast(1)
+    )
+    max_request_partition_size_limit: int = setting(
+        2000, "Most partitions in one response of DescribeTopicPartitions (KIP-966).", AtLeast(1)
+    )
+    stream_commands_topic: str = setting(
+        "topicwright.commands", "Workers and gateways: the topic for commands.", form="the name of a topic"
+    )
+    stream_events_topic: str = setting(
+        "topicwright.events",
+        "Workers and gateways: the topic for events. It is the source of truth and kept forever.",
+        form="the name of a topic",
+    )
+    stream_partitions: int = setting(
+        4,
+        "Partition count of both topics, and so the most workers that decide in parallel. It cannot be changed later.",
+        Between(1, 1000),
+    )
+    stream_replication_factor: int = setting(
+        -1,
+        "Replication factor of both topics, which existing topics must also have. -1 creates topics with three "
+        "replicas, or one for each broker if there are fewer, and accepts any factor of existing topics.",
+        Between(-1, 32767),
+    )
+    stream_group_id: str = setting(
+        "topicwright.workers",
+        "The consumer group that assigns partitions to workers.",
+        form="the name of a consumer group",
+    )
+    stream_session_timeout_ms: int = setting(
+        6000,
+        "A worker without a heartbeat for this long loses its partitions. Kafka's group.min.session.timeout.ms, 6000 "
+        "by default, is a lower bound.",
+        Between(100, 1_800_000),
+    )
+    store_cache_bytes: int = setting(
+        128 * MEBIBYTE,
+        "Memory for cached state: half for RocksDB blocks, half for decoded topics. A worker or a gateway divides it "
+        "by the partitions of its log. Write buffers are extra: three times the block cache, between 8 MiB and 48 MiB "
+        "for each log or partition.",
+        AtLeast(MEBIBYTE),
+        kind=ConfigType.LONG,
+    )
+    log_snapshot_interval_events: int = setting(
+        250_000,
+        "Number of events between two snapshots of the state, but at least two events for each topic. Queries about "
+        "the past start at a snapshot instead of the first event. 0 disables snapshots.",
+        AtLeast(0),
+        kind=ConfigType.LONG,
+    )
+    log_archive_url: str | None = setting(
+        None,
+        "The archive for closed segments of the log, as Parquet: see docs/history.md. Credentials of an object store "
+        "come from the environment. Without it nothing is archived or dropped.",
+        form="a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
+    )
+    log_archive_interval_events: int = setting(
+        65536,
+        "Number of events in an archived segment: a power of two; other numbers are rounded down to one. Smaller "
+        "segments are archived sooner and take more space.",
+        Between(256, 1 << 20),
+    )
+    log_events_retention_ms: int = setting(
+        604_800_000,
+        "How long events stay in the data folder after they are archived and covered by a snapshot. Older events are "
+        "read from the archive. -1 keeps all.",
+        AtLeastOr(0, -1),
+        kind=ConfigType.LONG,
+    )
+    log_events_retention_bytes: int = setting(
+        -1,
+        "Most bytes of archived events in the data folder; -1 means no limit.",
+        AtLeastOr(0, -1),
+        kind=ConfigType.LONG,
+    )
+    gateway_heartbeat_interval_ms: int = setting(500, "How often a gateway sends a heartbeat.", AtLeast(10))
+    gateway_session_timeout_ms: int = setting(
+        5000,
+        "A gateway without a heartbeat for this long is no longer shown to clients. A gateway that does not receive "
+        "its own heartbeats for this long treats Kafka as lost.",
+        AtLeast(100),
+    )
+    gateway_answer_timeout_ms: int = setting(
+        30_000, "How long a gateway waits for a decision if the request has no timeout.", AtLeast(1)
+    )
+    stream_gateways_topic: str = setting(
+        "topicwright.gateways", "The topic for the heartbeats of gateways.", form="the name of a topic"
+    )
+    cluster_client_properties_file: str | None = setting(
+        None,
+        "With --brokers cluster:BOOTSTRAP: librdkafka properties for the cluster, such as security.protocol, "
+        "sasl.mechanism, sasl.username, sasl.password and ssl.ca.location.",
+        form="the path of a file",
+    )
+    cluster_watch_interval_ms: int = setting(
+        1000, "With --brokers cluster:BOOTSTRAP: how often the cluster's brokers and topics are polled.", AtLeast(10)
+    )
+    cluster_configs_watch_interval_ms: int = setting(
+        10_000, "With --brokers cluster:BOOTSTRAP: how often the configs of all topics are polled.", AtLeast(10)
+    )
+    log_level: str = setting(
+        "info",
+        "The lowest level that is logged; info logs each decision.",
+        OneOf(("debug", "info", "warning", "error")),
+    )
+    topic_defaults: Configs
+    """Broker-level settings that are defaults of topics, sorted by key."""
+    texts: Configs
+    """All settings with a value, as texts, sorted by key. With `topic_defaults` and settings of policies, without
+    secrets."""
+    given: frozenset[str] = frozenset()
+    """The keys that were set."""
+    ignored: tuple[str, ...] = ()
+    """Settings that only Kafka's brokers have, some with a hint what to use instead."""
+    of_listeners: Mapping[str, Mapping[str, Any]] = {}
+    """Settings of single listeners, by listener and field."""
+
+    def of_listener(self, name: str, field: str) -> Any:
+        """Returns the value of a setting for a listener."""
+        return self.of_listeners.get(name, {}).get(field, getattr(self, field))
+
+    def decision_settings(self) -> Configs:
+        """The settings that decisions depend on, sorted by key, as in `SettingsChanged`.
+
+        Defaults of topics are only included if they were set.
+        """
+        given = {key for key, _ in self.topic_defaults}
+        return tuple(pair for pair in self.texts if pair[0] in given or (pair[0] in BY_KEY and BY_KEY[pair[0]].decides))
+
+    def static_configs(self) -> Mapping[str, str]:
+        """The settings that were set, as texts by key; secrets are empty."""
+        texts = dict(self.texts)
+        return {key: texts.get(key, "") for key in sorted(self.given)}
+
+    def as_mapping(self) -> Mapping[str, str]:
+        """All settings as texts by key, for the `configure` of policies."""
+        return dict(self.texts)
+
+
+def _declared() -> tuple[Setting, ...]:
+    """The declarations of all fields: first the fields of ServeSettings, then those of its base class."""
+    fields = msgspec.structs.fields(ServeSettings)
+    declared = {field.name: field.default for field in fields if isinstance(field.default, Setting)}
+    ordered = sorted(declared, key=SecuritySettings.__struct_fields__.__contains__)
+    return tuple(msgspec.structs.replace(declared[name], key=name.replace("_", ".")) for name in ordered)
+
+
+SETTINGS: Final = _declared()
+BY_KEY: Final = {each.key: each for each in SETTINGS}
+
+POLICY_PREFIXES: Final = ("policy.", "topic.rules.")
+"""Settings with these prefixes are passed to policies unchanged, whatever their values."""

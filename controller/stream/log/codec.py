@@ -1,0 +1,159 @@
+"""Commands and answers as bytes: the values of the commands topic, and the answers in a decision's record.
+
+A command's value is one byte, the version in which it is written, and the MessagePack map of the command with its type.
+The key is the shard key of its topic, empty for a command that concerns no topic or every one. The partition is
+`partition_of` that key, `CLUSTER_PARTITION` for commands of clients about the cluster, and each partition for brokers
+and settings. Offsets are contiguous: the topic is neither compacted nor written in transactions.
+
+Answers travel in the record of the decision, because some of them are not events: a dry run has none and is answered
+all the same. A topic that results from the events is not repeated: the reader has it in its own state.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic, FinishChange, RefuseCreation
+from controller.machine.commands.commands import (
+    AlterPartition,
+    AlterResourceConfigs,
+    AnyCommand,
+    ExpireRequest,
+    ReportLeader,
+    TopicCommand,
+)
+from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
+from controller.machine.state import Topic, Topics
+from events.catalog import Fact
+from events.codec import UNREADABLE
+from events.logs.events_topic import partition_of
+from events.names import CLUSTER_SHARD, RequestId, ShardKey, TopicName, shard_key
+
+COMMAND_VERSION = 2
+"""The version of commands; raise it with any change of a command's meaning. A new kind of command that is resubmitted
+until it is decided (`DrawLoginSecret`) does not need that: older workers may skip it."""
+
+_OF_A_TOPIC = (
+    TopicCommand,
+    AlterPartition,
+    ReportLeader,
+    ExpireRequest,
+    DiscoverTopic,
+    DiscoverDeletion,
+    RefuseCreation,
+    FinishChange,
+)
+_OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
+CLUSTER_PARTITION = 0
+"""The partition that decides ACLs, quotas, credentials and dynamic configs, and records counted refusals. One partition
+gives one order, whichever gateway submits."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
+
+
+TIME_END_MS = 1 << 47
+"""In the year 6429. A partition's time never goes back, and dates end with the year 9999."""
+
+
+class CommandError(Exception):
+    """Bytes that are no command, and never will be: they can only be skipped."""
+
+
+class CommandFromNewerVersion(Exception):
+    """A newer release wrote the command; only a worker of that release can decide it."""
+
+
+def encode_command(command: AnyCommand) -> bytes:
+    return bytes((COMMAND_VERSION,)) + _encoder.encode(command)
+
+
+def decode_command(value: bytes | None) -> AnyCommand:
+    """The command in a value. Raises CommandError, CommandFromNewerVersion."""
+    if not value:
+        raise CommandError("not a command: the record has no value")
+    if value[0] > COMMAND_VERSION:
+        raise CommandFromNewerVersion(
+            f"a command in version {value[0]}, and this release reads up to {COMMAND_VERSION}: "
+            "upgrade workers before gateways"
+        )
+    try:
+        command = _decoder.decode(memoryview(value)[1:])
+    except UNREADABLE as error:
+        raise CommandError(f"not a command: {error}") from None
+    if command.at_ms >= TIME_END_MS:
+        raise CommandError(f"not a command: its time is out of range: {command.at_ms} ms since the epoch")
+    return command
+
+
+def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:
+    """The partition that decides a client's command."""
+    if isinstance(command, _OF_THE_CLUSTER):
+        return CLUSTER_PARTITION
+    return partition_of(shard_key(command.topic), partitions)
+
+
+def key_of(command: AnyCommand) -> ShardKey:
+    """The shard of a command; "" if it concerns every shard, or all topics of a partition."""
+    if isinstance(command, _OF_A_TOPIC):
+        return shard_key(command.topic)
+    return CLUSTER_SHARD
+
+
+class _EncodedAnswer(Fact, frozen=True):
+    request_id: RequestId
+    topic_name: TopicName
+    code: int
+    message: str
+    rule: str
+    waited_ms: int
+    topic: Topic | None
+    is_current: bool
+    """The topic is the one in the reader's state after the events."""
+    details: tuple[Detail, ...] = ()
+    partitions: tuple[PartitionAnswer, ...] = ()
+    number: int = 0
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
+_decode = msgspec.msgpack.Decoder(tuple[_EncodedAnswer, ...]).decode
+
+
+def encode_answers(decision: Decision, topics: Topics) -> bytes:
+    """The answers of a decision, empty without answers; `topics` is the state after its events."""
+    if not decision.answers:
+        return b""
+    return _encode([_encoded_answer(answer, decision, topics) for answer in decision.answers])
+
+
+def size_of_answers(decision: Decision) -> int:
+    """The approximate size of the answers: details, each of which may list thousands of ACLs, and topics in a decision
+    without events."""
+    topic = () if decision.events else tuple(answer.topic for answer in decision.answers)
+    large = (*(answer.details for answer in decision.answers), *topic)
+    return sum(len(_encode(one)) for one in large if one)
+
+
+def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
+    """The answers in a record; `topics` is the state after its events. Raises msgspec.DecodeError."""
+    return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
+
+
+def _encoded_answer(answer: Answer, decision: Decision, topics: Topics) -> _EncodedAnswer:
+    topic, is_current = answer.topic, False
+    if topic is not None and decision.events:
+        current = topics.get(shard_key(topic.name))
+        is_current = current is not None and current.topic_id == topic.topic_id
+        if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
+            topic = replace(topic, partitions=())
+    fields = {**asdict(answer), "code": int(answer.code), "topic": None if is_current else topic}
+    return _EncodedAnswer(**fields, is_current=is_current)
+
+
+def _answer(carried: _EncodedAnswer, topics: Topics) -> Answer:
+    fields = asdict(carried)
+    if fields.pop("is_current"):
+        fields["topic"] = topics.get(shard_key(carried.topic_name))
+    return Answer(**fields)

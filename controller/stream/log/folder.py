@@ -1,0 +1,103 @@
+"""The folder of a process: the lock that one process holds, and the base from which an empty partition starts.
+
+An empty partition starts from the newest base in the archive. Without a usable base the partition is read from its
+first record, if Kafka still has that. A log line says why a base was skipped: that costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import structlog
+
+from controller.serving.archiving import archive_store
+from controller.settings.load import ServeSettings
+from events.catalog import EVENT_VERSION
+from events.logs.archive.base import Base, bases, download_base
+from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, within
+from events.logs.log import LogCorrupted, LogError
+from events.logs.rocksdb_log import RocksDbLog
+from projections.store.archived.bases import check_tree
+
+LOCK = "process.lock"
+
+
+class FolderLocked(OSError):
+    """Another process uses the folder."""
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Create the folder if missing, and lock it until the returned file is closed. Raises FolderLocked, and OSError for
+    an unusable folder."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    file = (folder / LOCK).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise FolderLocked(f"{folder} is used by process {holder}: stop it, or choose another with --data") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+NO_ARCHIVE = "no log.archive.url is set"
+ArchiveOf = Callable[[int], ArchiveStore]
+"""The archive of each partition."""
+
+
+class FirstRecordsDeleted(LogCorrupted):
+    """Kafka no longer has the first records of a partition, and there is no base."""
+
+    def __init__(self, partition: int, first: int, why_no_base: str) -> None:
+        super().__init__(
+            f"events partition {partition} begins at record {first} in Kafka, and there is no base to start from: "
+            f"{why_no_base or 'the newest is older'}. Set log.archive.url to where workers archive, or restore the "
+            "topic"
+        )
+
+
+def archive_of(settings: ServeSettings) -> ArchiveOf | None:
+    """The archives of the partitions under `log.archive.url`; None without it. Raises SettingsError."""
+    url = settings.log_archive_url
+    if archive_store(settings) is None or url is None:
+        return None
+    return lambda partition: open_store(within(url, f"partition-{partition:05}"))
+
+
+def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:
+    """Create a partition's folder from the newest usable base. Returns "" or why there is none."""
+    if place is None:
+        return NO_ARCHIVE
+    lines = structlog.get_logger("topicwright")
+    why = f"{place.url} has none"
+    try:
+        for base in bases(place, cluster_id, topic_id):
+            try:
+                download_base(place, base, folder, partial(_check, base, place))
+            except LogCorrupted as error:
+                why = str(error)
+                lines.warning("base skipped", why=why)
+                continue
+            lines.info("started from a base", folder=str(folder), events=base.offset, bytes=base.size)
+            return ""
+    except (ArchiveError, LogError, OSError) as error:
+        why = str(error)
+    lines.info("no base to start from", folder=str(folder), why=why)
+    return why
+
+
+def _check(base: Base, place: ArchiveStore, folder: Path) -> None:
+    """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
+    opened = RocksDbLog.open(folder, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
+    with closing(opened) as log:
+        check_tree(log, base, place)

@@ -1,0 +1,94 @@
+"""Events that another controller of the quorum decided, found in the metadata log.
+
+Their cause has the command FOLLOW, and a request id that tells their origin: a batch, with its leader and epoch, or a
+snapshot, whose decisions have no known author.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from events.catalog import Cause, HistorySkipped, Recorded
+from events.names import RequestId, shard_key
+
+FOLLOW: Final = "FollowController"
+"""The command in the cause of events that another controller decided."""
+_NOT_INDEXED: Final = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
+"""Commands whose events no client requested: they are in no request index."""
+_UNKNOWN: Final = -1
+_ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\d{1,19})")
+
+
+class ExternalDecision(msgspec.Struct, frozen=True):
+    """Where another controller's decisions were found: in a batch of the metadata log, or in a snapshot.
+
+    Of a batch, `offset` is its first record's, and `node_id` led the epoch. Of a snapshot of all records below
+    `offset`, no node is known.
+    """
+
+    node_id: int
+    leader_epoch: int
+    offset: int
+
+    @property
+    def cause(self) -> Cause:
+        return Cause(FOLLOW, self.request_id)
+
+    @property
+    def request_id(self) -> RequestId:
+        """Replaces the request id of a client."""
+        found = f"controller-{self.node_id}" if self.node_id != _UNKNOWN else "snapshot"
+        return RequestId(f"{found}-epoch-{self.leader_epoch}-offset-{self.offset}")
+
+    @property
+    def leader(self) -> str:
+        """The deciding controller, for display."""
+        return f"Kafka's controller {self.node_id}" if self.node_id != _UNKNOWN else "the cluster"
+
+    @property
+    def summary(self) -> str:
+        """The deciding controller and its epoch, for display."""
+        if self.node_id == _UNKNOWN:
+            return f"as in a snapshot of epoch {self.leader_epoch}"
+        return f"decided by {self.leader}, which led epoch {self.leader_epoch}"
+
+    @property
+    def position(self) -> str:
+        """The offset in the metadata log, for display."""
+        begins = "up to" if self.node_id == _UNKNOWN else "from"
+        return f"{begins} offset {self.offset} of the metadata log"
+
+
+def skipped_snapshot(skipped: HistorySkipped) -> ExternalDecision:
+    """The snapshot that replaced skipped history."""
+    return ExternalDecision(_UNKNOWN, skipped.leader_epoch, skipped.end_offset)
+
+
+def external_decision(cause: Cause) -> ExternalDecision | None:
+    """The origin of an event that another controller decided; None if it was decided here."""
+    found = _ID.fullmatch(cause.request_id) if cause.command == FOLLOW else None
+    if found is None:
+        return None
+    node_id, epoch, offset = found.groups()
+    return ExternalDecision(_UNKNOWN if node_id is None else int(node_id), int(epoch), int(offset))
+
+
+def request_of(record: Recorded) -> str:
+    """The request that indexes an event: a client's, or another controller's decision; "" for none."""
+    own: str = getattr(record.event, "request_id", "")
+    return own or (record.cause.request_id if record.cause.command == FOLLOW else "")
+
+
+def was_requested(record: Recorded) -> bool:
+    """True if a client's request here led to the event, so that the request index has it."""
+    return record.cause.command not in _NOT_INDEXED
+
+
+def indexed_under(record: Recorded, of_requests: bool) -> str:
+    """The shard key, or the request id, that indexes an event in a log; a request id "" is not indexed."""
+    if of_requests:
+        return request_of(record) if was_requested(record) else ""
+    return shard_key(getattr(record.event, "topic", ""))

@@ -1,0 +1,36 @@
+"""Replacing a file atomically and durably."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+UNFINISHED: Final = ".tmp"
+"""Ends the name of a file that is being written, or that a process left when it died. The next write replaces it."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces `path` when the block ends; only its owner can read it.
+
+    After an exception `path` is unchanged. Raises OSError.
+    """
+    unfinished = path.with_name(path.name + UNFINISHED)
+    try:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

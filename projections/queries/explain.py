@@ -1,0 +1,308 @@
+"""The chain of events behind a topic or a request, as sentences with times and causes.
+
+The chain of a topic has every event of its name, including earlier topics of that name and refused requests. The chain
+of a request has its own events, and the events of its topics until each was answered.
+
+Method. A step names the broker change that led to its event, if there is one. Topics are reconciled after brokers
+changed, and several may have changed by then. So `Because` compares the partition before and after the event. A
+broker that was removed points to the newest change that removes brokers (fencing, controlled shutdown, an unclean
+restart, ...); a broker that was added points to its newest unfencing. The newest of these is named.
+
+What it does not do: it knows no rule by which partitions change, and names nothing that is not in the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from typing import Literal
+
+import msgspec
+
+from events import catalog
+from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
+from events.external_decision import FOLLOW, external_decision
+from events.names import BrokerId, TopicName
+from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
+from projections.text.moments import iso
+from projections.text.names import error_name
+from projections.text.wording import event_text, many, recorded_text
+from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.requests import RequestRow, RequestTopicRow, request_row
+from projections.views.topics import TopicPast, fold_topic, health
+
+STEPS_LAST = 400
+"""A long chain has STEPS_FIRST and STEPS_LAST steps."""
+
+
+def explain(query: Questions, subject: str, at: str | None = None) -> ExplanationView:
+    """The chain of the topic of this name or, if there is no event of that name, of the request with this id.
+
+    Raises NotThere, BadMoment.
+    """
+    try:
+        return explain_topic(query, subject, at)
+    except NoTopic:
+        pass
+    try:
+        return explain_request(query, subject, at)
+    except NotThere:
+        raise nothing_to_explain(subject) from None
+
+
+def nothing_to_explain(subject: str) -> NotThere:
+    """The error for a name that is neither a topic nor a request."""
+    return NotThere(f"no topic and no request {subject!r} is in the log")
+
+
+def explain_topic(query: Questions, name: str, at: str | None = None) -> ExplanationView:
+    """The chain of the topic of this name, now or at a point in time. Raises NoTopic, BadMoment."""
+    part = query.of_topic(name)
+    end = part.end(at)
+    if next(part.topic_events(name, 0, end), None) is None:
+        raise NoTopic(f"there was never a topic {name!r}")
+    return _explain_topic(part, name, end)
+
+
+def explain_request(query: Questions, request_id: str, at: str | None = None) -> ExplanationView:
+    """The chain of the request with this id, now or at a point in time. Raises NotThere, BadMoment."""
+    ends = query.end(at)
+    return _explain_request(query, query.request(request_id, ends), ends)
+
+
+def _explain_topic(query: Query, name: str, end: int) -> ExplanationView:
+    past = TopicPast()
+    chain = _Chain()
+    because = Because(query, end)
+    for record in query.topic_events(name, 0, end):
+        past = fold_topic(past, record)
+        chain.add(record, because)
+    return chain.explanation(name, "topic", _topic_summary(query, name, past, end))
+
+
+def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
+    row = past.row
+    if row is not None:
+        by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
+        now = health(row, query.live_at(end)).status
+        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+    if past.deletion is not None:
+        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+    return f"topic {name}: never created, only requested"
+
+
+def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> ExplanationView:
+    chain = _Chain()
+    found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
+    several = len(found) > 1  # then offsets of different partitions have no order, and times do
+    for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
+        chain.add(record, because)
+    decided = external_decision(Cause(request.api, request.request_id))
+    if decided is not None:
+        summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {iso(request.requested_at_ms)}"
+        return chain.explanation(request.request_id, "request", summary)
+    fared = ", ".join(
+        f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
+    )
+    more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
+    who = request.principal + (f" ({request.client_id})" if request.client_id else "")
+    fared = f": {fared}{more}" if fared else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.requested_at_ms)}{fared}"
+    return chain.explanation(request.request_id, "request", summary)
+
+
+def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
+    request = request_row(part.request_events(request_id, end))
+    if request is None:
+        return
+    because = Because(part, end)
+    if request.api == FOLLOW:
+        yield from ((record, because) for record in part.request_events(request_id) if record.offset < end)
+        return
+    topics = [_during_request(part, request, topic, end) for topic in request.topics]
+    of_cluster = (one for one in part.request_events(request_id, end) if not hasattr(one.event, "topic"))
+    for record in merge(of_cluster, *topics, key=lambda record: record.offset):
+        yield record, because
+
+
+ENDS = TopicDeleted | TopicVanished | CreationRefused
+"""Events that end a topic."""
+
+
+def _during_request(query: Query, request: RequestRow, topic: RequestTopicRow, end: int) -> Iterator[Recorded]:
+    """The events of a topic from the first of a request to its last, without those of other requests. If the request
+    timed out, they go on until the topic is ready."""
+    unfinished = topic.status in ("waiting", "timed-out")
+    last = end if unfinished else topic.offset + 1
+    for record in query.topic_events(topic.topic, request.requested_offset, last):
+        requested_by = getattr(record.event, "request_id", "")
+        if requested_by in ("", request.request_id) or isinstance(record.event, ENDS):
+            yield record
+        if record.offset > topic.offset and isinstance(record.event, TopicReady | ENDS):
+            return
+
+
+class _Chain:
+    """Collects the first and the last steps of an explanation."""
+
+    def __init__(self) -> None:
+        self._first: list[StepView] = []
+        self._last: deque[StepView] = deque(maxlen=STEPS_LAST)
+        self._count = 0
+        self._started_ms = 0
+
+    def add(self, record: Recorded, because: Because) -> None:
+        if self._count == 0:
+            self._started_ms = record.at_ms
+        step = StepView(
+            offset=record.offset,
+            at=iso(record.at_ms),
+            at_ms=record.at_ms,
+            after_ms=record.at_ms - self._started_ms,
+            event=type(record.event).__name__,
+            text=recorded_text(record),
+            because=because.of(record),
+            cause=CauseView(record.cause.command, record.cause.request_id),
+            partition=because.partition,
+        )
+        (self._first if self._count < STEPS_FIRST else self._last).append(step)
+        self._count += 1
+
+    def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> ExplanationView:
+        steps = (*self._first, *self._last)
+        omitted = self._count - len(steps)
+        return ExplanationView(subject=subject, kind=kind, summary=summary, steps=steps, omitted=omitted)
+
+
+_RECONCILE = "ReconcileTopics"
+_REPORT = "AlterPartition"
+"""The cause of a leader's report is a broker change or a slow replica."""
+_OUT = (
+    catalog.BrokerFenced,
+    catalog.BrokerUnregistered,
+    catalog.BrokerLeaving,
+    catalog.BrokerRegistered,
+    catalog.LogDirsChanged,
+)
+_CHANGES = (*_OUT, catalog.BrokerUnfenced)
+_OfPartition = catalog.LeaderElected | catalog.IsrChanged | catalog.PartitionChanged
+_NOBODY: frozenset[BrokerId] = frozenset()
+
+
+class _PartitionState(msgspec.Struct, frozen=True):
+    """The leader (-1 without one), the ISR and the ELR (KIP-966)."""
+
+    leader: BrokerId
+    isr: frozenset[BrokerId]
+    elr: frozenset[BrokerId] = _NOBODY
+
+
+class Because:
+    """Finds the broker change that led to an event. The events of a topic must be given in order."""
+
+    def __init__(self, part: Query, end: int) -> None:
+        self.partition = part.partition
+        self._all: list[Recorded] = []
+        self._of_broker: dict[BrokerId, list[Recorded]] = {}
+        self._states: dict[tuple[TopicName, int], _PartitionState] = {}
+        for record in part.broker_events(end):
+            event = record.event
+            if isinstance(event, _CHANGES) and _is_change(event):
+                self._all.append(record)
+                self._of_broker.setdefault(event.broker_id, []).append(record)
+
+    def of(self, record: Recorded) -> str:
+        """The change as a sentence; "" if there is none."""
+        removed, added = self._moved(record.event)
+        if record.cause.command not in (_RECONCILE, _REPORT):
+            return ""
+        before = record.offset
+        if removed or added:
+            found = [*self._removals(removed, before, record.cause.command), *self._additions(added, before)]
+            change = max(found, key=lambda one: one.offset, default=None)
+        else:
+            change = self._newest(None, before) if record.cause.command == _RECONCILE else None
+        return f"{event_text(change.event)} at offset {change.offset}" if change is not None else ""
+
+    def _removals(self, brokers: Iterable[BrokerId], before: int, command: str) -> Iterator[Recorded]:
+        """The newest removing change of each broker. A report after the broker is live again is about a slow
+        replica."""
+        for broker_id in brokers:
+            newest = self._newest(broker_id, before)
+            if command == _REPORT and newest is not None and isinstance(newest.event, catalog.BrokerUnfenced):
+                continue
+            yield from self._last(broker_id, before, _OUT)
+
+    def _additions(self, brokers: Iterable[BrokerId], before: int) -> Iterator[Recorded]:
+        for broker_id in brokers:
+            yield from self._last(broker_id, before, (catalog.BrokerUnfenced,))
+
+    def _last(self, broker_id: BrokerId, before: int, kinds: tuple[type, ...]) -> Iterator[Recorded]:
+        """The newest change of a broker that has one of these types."""
+        changes = self._of_broker.get(broker_id, [])
+        for number in range(_count(changes, before), 0, -1):
+            if isinstance(changes[number - 1].event, kinds):
+                yield changes[number - 1]
+                return
+
+    def _newest(self, broker_id: BrokerId | None, before: int) -> Recorded | None:
+        changes = self._all if broker_id is None else self._of_broker.get(broker_id, [])
+        count = _count(changes, before)
+        return changes[count - 1] if count else None
+
+    def _moved(self, event: Event) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+        """The brokers that the event removes from a partition, and those that it adds. Stores the state after it."""
+        match event:
+            case catalog.TopicCreated() | catalog.TopicDiscovered():
+                self._store_partitions(event.topic, 0, event.partitions)
+            case catalog.PartitionsAdded():
+                self._store_partitions(event.topic, event.first, event.partitions)
+            case catalog.PlaceholderFilled():
+                return _NOBODY, frozenset((event.broker_id,))
+            case catalog.LeaderElected() | catalog.IsrChanged() | catalog.PartitionChanged():
+                key = (event.topic, event.partition)
+                before = self._states.get(key)
+                after = self._states[key] = _after(before, event)
+                return _difference(before, after) if before is not None else (_NOBODY, _NOBODY)
+            case _:
+                pass
+        return _NOBODY, _NOBODY
+
+    def _store_partitions(self, topic: TopicName, first: int, partitions: Iterable[Partition]) -> None:
+        for index, one in enumerate(partitions, first):
+            elr = _NOBODY if one.replica_metadata is None else frozenset(one.replica_metadata.elr)
+            self._states[topic, index] = _PartitionState(one.leader, frozenset(one.isr), elr)
+
+
+def _is_change(event: Event) -> bool:
+    """True if partitions may change because of it; a registration changes them only after an unclean shutdown."""
+    return not isinstance(event, catalog.BrokerRegistered) or (event.details is not None and not event.details.clean)
+
+
+def _count(changes: list[Recorded], before: int) -> int:
+    return bisect_left(changes, before, key=lambda one: one.offset)
+
+
+def _after(before: _PartitionState | None, event: _OfPartition) -> _PartitionState:
+    known = before or _PartitionState(BrokerId(-1), _NOBODY)
+    return _PartitionState(
+        known.leader if event.leader is None else event.leader,
+        known.isr if event.isr is None else frozenset(event.isr),
+        known.elr if not isinstance(event, catalog.PartitionChanged) or event.elr is None else frozenset(event.elr),
+    )
+
+
+def _difference(before: _PartitionState, after: _PartitionState) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+    """The brokers that were removed, and those that were added. When a broker joins the ISR, the ELR may shrink only
+    because of that."""
+    removed, added = before.isr - after.isr, after.isr - before.isr
+    if after.leader != before.leader:
+        if before.leader >= 0:
+            removed |= {before.leader}
+        elif after.leader >= 0:
+            added |= {after.leader}
+    if not added:
+        removed |= before.elr - after.elr - after.isr
+    return removed, added

@@ -1,1 +1,0 @@
-"""Folds of events to rows: topics, requests, brokers."""

@@ -1,1 +1,0 @@
-"""Answers as JSON: its types, and how they are filled."""

@@ -1,0 +1,1 @@
+"""Text for people: events as sentences, names, points in time."""

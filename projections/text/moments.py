@@ -1,0 +1,98 @@
+"""Points in time of a log: an offset, or a time.
+
+    1234                          the state right after the event at offset 1234
+    2026-07-17T10:00:00Z          the state right after the last event at or before that time; without a zone it is UTC
+    2026-07-17                    the same, for the first moment of that day (UTC)
+    1784282400000ms               the same, in milliseconds since the epoch
+
+Times in a log never decrease, so a binary search finds the event at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from events.codec import decode_event
+from events.logs.log import EventLog
+from events.names import Offset
+
+SYNTAX = (
+    "an offset (1234), an ISO-8601 time (2026-07-17T10:00:00Z; UTC unless it names a zone) "
+    "or milliseconds since the epoch (1784282400000ms)"
+)
+
+TEXT_SHOWN_MAX = 100
+OFFSET_END = 2**63
+"""Offsets are below it."""
+_LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
+"""In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
+
+
+class BadMoment(ValueError):
+    """Text that is not a valid point in time, or one that the log has not reached; the message says what is allowed."""
+
+
+Moment = Offset | datetime
+"""An offset, or a time with its zone."""
+
+
+def parse_moment(text: str) -> Moment:
+    """Parse a point in time. Raises BadMoment."""
+    word = text.strip()
+    try:
+        if word.isascii() and word.isdigit():
+            return Offset(int(word))
+        if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
+            return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
+        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
+    except (ValueError, OverflowError, OSError):
+        raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def end_at(log: EventLog, moment: Moment) -> int:
+    """The offset after the last durable event at a point in time: 0 before the first event.
+
+    A time after the newest event means now. Raises BadMoment for an offset that the log has not reached.
+    """
+    end = log.durable_offset
+    if isinstance(moment, datetime):
+        return _first_after(log, end, round(moment.timestamp() * 1000))
+    if moment >= end:
+        shown = str(moment) if moment < OFFSET_END else f"{OFFSET_END} and more"
+        newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
+        raise BadMoment(f"offset {shown} is not reached yet: {newest}")
+    return moment + 1
+
+
+def time_at(log: EventLog, end: int) -> int | None:
+    """The time of the last event before `end`, in ms since the epoch; None if there is none."""
+    return decode_event(end - 1, log.read_one(end - 1)).at_ms if end > 0 else None
+
+
+def _first_after(log: EventLog, end: int, at_ms: int) -> int:
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        if decode_event(middle, log.read_one(middle)).at_ms > at_ms:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def iso(at_ms: int) -> str:
+    """A time as ISO-8601 in UTC, to the millisecond."""
+    day, in_day = divmod(at_ms, 86_400_000)
+    minute, ms = divmod(in_day, 60_000)
+    return f"{_day(day)}{_MINUTES[minute]}{ms // 1000:02}.{ms % 1000:03}Z"
+
+
+_MINUTES = tuple(f"T{minute // 60:02}:{minute % 60:02}:" for minute in range(24 * 60))
+
+
+@lru_cache(maxsize=1024)
+def _day(day: int) -> str:
+    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()

@@ -1,0 +1,44 @@
+"""Kafka's names of error codes, topic ids as text, and escaping of untrusted text."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code with its number, as `TOPIC_ALREADY_EXISTS (36)`."""
+    return f"{error_word(code)} ({code})" if code else "NONE"
+
+
+def error_word(code: int) -> str:
+    """Kafka's name of an error code; `ERROR_n` for an unknown one."""
+    from controller.machine.errors import ErrorCode  # takes msgspec, which `--help` does not load
+
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"ERROR_{code}"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools write it: base64url without padding (KIP-516)."""
+    return urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def topic_id_bytes(text: str) -> bytes:
+    """The topic id of such a text. Raises ValueError."""
+    return urlsafe_b64decode(text + "==")
+
+
+_ACTS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, line separators, characters that set the direction of text, and surrogates."""
+
+
+def escaped(text: str) -> str:
+    """Untrusted text with escapes for characters that could move the cursor, set the title or reverse the text."""
+    return text if _ACTS.search(text) is None else _ACTS.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()

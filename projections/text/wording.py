@@ -1,0 +1,355 @@
+"""Events, ACLs, quotas and changes as sentences, with Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from events import access, catalog
+from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
+from events.catalog import Event, Partition, Recorded
+from events.codec import configs_without_secrets
+from events.external_decision import external_decision
+from events.names import is_placeholder
+from projections.text.names import error_name
+
+PARTITIONS_SHOWN_MAX = 6
+"""The most partitions to list one by one."""
+
+_SENTENCES: dict[type[Event], str] = {
+    catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
+    catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
+    catalog.PlaceholderFilled: "partition {e.partition}: broker {e.broker_id} replaces placeholder {e.placeholder}",
+    catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
+    catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
+    catalog.TopicDeleted: "{who} deletes {e.topic}",
+    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; set are now: {configs}",
+    catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
+    catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
+    catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
+    catalog.BrokerLeaving: "broker {e.broker_id} begins controlled shutdown",
+    catalog.QuorumEpochBegun: "controller {e.node_id} leads in epoch {e.leader_epoch}",
+    catalog.MetadataHandedBack: (
+        "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
+    ),
+    catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
+    catalog.HistorySkipped: (
+        "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"
+    ),
+    access.ScramCredentialSet: "{who} sets the password of user {e.user} for {e.mechanism}",
+    access.ScramCredentialRemoved: "{who} removes the password of user {e.user} for {e.mechanism}",
+    access.LoginSecretDrawn: "a secret for the login challenges of unknown users is set",
+}
+"""Templates: the event is `e`, its client `who`; `configs` and `error` are formatted."""
+
+
+def event_text(event: Event) -> str:
+    """An event as a sentence."""
+    sentence = _SENTENCES.get(type(event))
+    if sentence is None:
+        return _of_topic(event)
+    error, configs = error_name(getattr(event, "error_code", 0)), _configs(getattr(event, "configs", ()))
+    return sentence.format(e=event, who=_who(event), configs=configs, error=error)
+
+
+def recorded_text(record: Recorded) -> str:
+    """An event as a sentence; it names the controller if another one decided it."""
+    text = event_text(record.event)
+    decided = external_decision(record.cause)
+    if decided is None or decided.summary in text or isinstance(record.event, catalog.HistorySkipped):
+        return text
+    return f"{text} ({decided.summary})"
+
+
+def _of_topic(event: Event) -> str:
+    match event:
+        case catalog.CreateRequested():
+            return _requested(event)
+        case catalog.TopicCreated():
+            return _created(event)
+        case catalog.CreateAnswered() as e:
+            message = f": {e.message}" if e.message else ""
+            outcome = "success" if not e.error_code else error_name(e.error_code)
+            return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
+        case catalog.MetadataPropagated() as e:
+            return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
+        case catalog.LeaderElected() | catalog.IsrChanged():
+            return _leadership(event)
+        case catalog.PartitionChanged():
+            return _partition_changed(event)
+        case catalog.PartitionsAdded() as e:
+            last = e.first + len(e.partitions)
+            grown = f"{_who(e)} raises {e.topic} from {e.first} to {last} partitions"
+            placed = f", placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.cordoned_brokers else ""
+            return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
+        case catalog.ChangeRejected() as e:
+            refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
+            return f"{_who(e)} asks for {e.topic} {change_text(e.asked.wanted)}, {refusal}"
+        case catalog.TopicDiscovered() as e:
+            configs = f", {_configs(e.configs)}" if e.configs else ""
+            size = many(len(e.partitions), "partition")
+            return f"the cluster has {e.topic} with {size}, {_replicas(e.partitions)}{configs} ({e.reason})"
+        case catalog.ChangeCarriedOut() as e:
+            if e.error_code:
+                return f"the cluster refuses the change of {e.topic} with {error_name(e.error_code)}: {e.message}"
+            return f"the cluster has carried out the change of {e.topic}"
+        case _:
+            return _of_cluster(event)
+
+
+def _of_cluster(event: Event) -> str:
+    match event:
+        case catalog.BrokerRegistered() as e:
+            rack = f" in {e.rack}" if e.rack else ""
+            unclean = "" if e.details is None or e.details.clean else ", after an unclean end"
+            return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}{unclean}"
+        case catalog.LogDirsChanged() as e:
+            cordoned = f", {len(e.cordoned)} of them cordoned" if e.cordoned else ""
+            online = many(len(e.log_dirs), "log directory", "log directories")
+            return f"broker {e.broker_id} has {online} online{cordoned}"
+        case catalog.FeaturesChanged() as e:
+            levels = ", ".join(f"{name} {level}" for name, level in e.features)
+            return f"the cluster's features are {levels} ({e.reason})"
+        case catalog.ResourceConfigsChanged() as e:
+            kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
+            what = f"{kind} {e.name}" if e.name else "all brokers"
+            return f"{_who(e)} changes the configs of {what}; set are now: {_configs(configs_without_secrets(e))}"
+        case catalog.ProducerIdsAllocated() as e:
+            return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
+        case catalog.SettingsChanged() as e:
+            return f"{many(len(e.settings), 'setting')} of release {e.release} are in force from here on"
+        case catalog.MetadataAdopted() as e:
+            kept = f", with {many(len(e.kept), 'record')} that no event holds" if e.kept else ""
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
+        case access.AclsCreated() as e:
+            return f"{_who(e)} adds {_acls(e.acls)}"
+        case access.AclsDeleted() as e:
+            return f"{_who(e)} removes {_acls(e.acls)}"
+        case access.QuotasChanged() as e:
+            return f"{_who(e)} changes the {quotas_text(e)}"
+        case access.RequestsRefused() as e:
+            return refusals_text(e)
+        case _:
+            raise AssertionError(f"no words for {type(event).__name__}")
+
+
+_RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
+"""Kafka's numbers of resource types with configs, except topics."""
+
+
+def _requested(e: catalog.CreateRequested) -> str:
+    how = e.api if e.api == "HTTP" else f"{e.api} v{e.api_version}"
+    if e.api == "Metadata":
+        how += " (auto-creation)"
+    waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
+    noted = ", named twice in the request" if e.duplicate else ""
+    return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{noted}"
+
+
+class CreateParameters(Protocol):
+    """The parameters of a create."""
+
+    @property
+    def num_partitions(self) -> int: ...
+    @property
+    def replication_factor(self) -> int: ...
+    @property
+    def assignments(self) -> tuple[catalog.Assignment, ...]: ...
+    @property
+    def configs(self) -> tuple[tuple[str, str | None], ...]: ...
+
+
+def create_text(wanted: CreateParameters) -> str:
+    """The parameters of a create as text."""
+    count, factor = wanted.num_partitions, wanted.replication_factor
+    if wanted.assignments:
+        words = [f"{many(len(wanted.assignments), 'partition')} on replicas of its own choice"]
+    else:
+        partitions = "the default partitions" if count == -1 else many(count, "partition")
+        words = [partitions, "the default factor" if factor == -1 else f"factor {factor}"]
+    return ", ".join([*words, *([_configs(wanted.configs)] if wanted.configs else [])])
+
+
+def _created(e: catalog.TopicCreated) -> str:
+    if e.is_adopted:
+        return f"{e.topic} already exists, with {many(len(e.partitions), 'partition')}; {_replicas(e.partitions)}"
+    placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "while no broker is live"
+    size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
+    parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]
+    kept = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
+    if kept:
+        ids = ", ".join(map(str, sorted(kept, reverse=True)))
+        parts.append(
+            f"{ids} {'is a placeholder' if len(kept) == 1 else 'are placeholders'}: too few brokers are live (KIP-409)"
+        )
+    if e.verdict is not None:
+        parts.append(_policy(e.verdict))
+    return "; ".join(parts)
+
+
+def _cordoned(e: catalog.TopicCreated | catalog.PartitionsAdded) -> str:
+    if not e.cordoned_brokers:
+        return ""
+    return f" but not on {_brokers(e.cordoned_brokers)}, with all log directories cordoned"
+
+
+def _policy(verdict: catalog.Verdict) -> str:
+    if not verdict.observed:
+        return "the policy allows it"
+    seen = "; ".join(f"{one.rule}: {one.message}" for one in verdict.observed)
+    return f"the policy allows it, and reports {seen}"
+
+
+def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
+    shown = [f"{number}: {_ids(one.replicas)}" for number, one in enumerate(partitions[:PARTITIONS_SHOWN_MAX], first)]
+    more = f" and {len(partitions) - PARTITIONS_SHOWN_MAX} more" if len(partitions) > PARTITIONS_SHOWN_MAX else ""
+    return "replicas " + ", ".join(shown) + more
+
+
+def _leadership(e: catalog.LeaderElected | catalog.IsrChanged) -> str:
+    why = f" ({e.reason})" if e.reason else ""
+    if isinstance(e, catalog.IsrChanged):
+        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
+    if e.leader < 0:
+        return f"partition {e.partition} has no leader{why}"
+    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
+
+
+def _partition_changed(e: catalog.PartitionChanged) -> str:
+    parts = []
+    if e.leader is not None:
+        parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
+    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible leader replicas")):
+        if ids is not None:
+            parts.append(f"{name} are {_ids(ids)}")
+    if e.adding or e.removing:
+        parts.append(f"adding replicas are {_ids(e.adding or ())}, removing replicas are {_ids(e.removing or ())}")
+    if e.adding == () or e.removing == ():
+        parts.append("the reassignment is over")
+    if e.directories is not None:
+        parts.append("replicas are in other directories")
+    if e.recovering is not None:
+        parts.append("the leader recovers" if e.recovering else "the leader has recovered")
+    return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"
+
+
+def _nothing_else(e: catalog.PartitionChanged) -> str:
+    return "its epoch rises" if e.last_known_elr is None else "the last known leader is recorded"
+
+
+def change_text(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
+    """A requested change of a topic as text."""
+    match wanted:
+        case catalog.PartitionsWanted():
+            by_hand = "" if wanted.assignments is None else " on replicas of its own choice"
+            return f"to have {many(wanted.count, 'partition')}{by_hand}"
+        case catalog.DeletionWanted():
+            return "to be deleted"
+        case catalog.ConfigsWanted():
+            steps = ", ".join(_step(op) for op in wanted.ops) or "nothing"
+            return f"to change configs: {steps}" if wanted.incremental else f"to have the configs {steps}"
+
+
+def _step(op: catalog.ConfigOp) -> str:
+    if op.op == 1:
+        return f"without {op.name}"
+    return f"{op.name}{_SIGNS.get(op.op, '?')}{op.value}"
+
+
+_SIGNS = {0: "=", 2: "+=", 3: "-="}
+"""SET, APPEND and SUBTRACT (KIP-339)."""
+
+
+def _acls(acls: Sequence[access.Acl]) -> str:
+    entries = "an access control entry" if len(acls) == 1 else f"{len(acls)} access control entries"
+    return f"{entries}: {acls_text(acls)}"
+
+
+def _who(event: Event) -> str:
+    """The client that caused an event; "" without one."""
+    principal, client_id = getattr(event, "principal", ""), getattr(event, "client_id", None)
+    return f"{principal} ({client_id})" if client_id else principal
+
+
+def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in pairs) or "none"
+
+
+def many(count: int, thing: str, things: str = "") -> str:
+    """A count with its noun: `1 partition`, `3 partitions`; `things` is an irregular plural."""
+    return f"{count} {thing}" if count == 1 else f"{count} {things or thing + 's'}"
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, sorted(ids)))}"
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return "[" + ",".join(map(str, ids)) + "]"
+
+
+RESOURCE_TYPES: Final[Mapping[int, str]] = {
+    2: "Topic",
+    3: "Group",
+    4: "Cluster",
+    5: "TransactionalId",
+    6: "DelegationToken",
+    7: "User",
+}
+OPERATIONS: Final[Mapping[int, str]] = {
+    2: "All",
+    3: "Read",
+    4: "Write",
+    5: "Create",
+    6: "Delete",
+    7: "Alter",
+    8: "Describe",
+    9: "ClusterAction",
+    10: "DescribeConfigs",
+    11: "AlterConfigs",
+    12: "IdempotentWrite",
+    13: "CreateTokens",
+    14: "DescribeTokens",
+    15: "TwoPhaseCommit",
+}
+DEFAULT_ENTITY: Final = "<default>"
+"""The default entity, as in Kafka's tools."""
+
+_PREFIXED, _DENY = 4, 2
+_SHOWN_MAX = 5
+"""The most entries to list one by one."""
+
+
+def acl_text(acl: Acl) -> str:
+    """An ACL entry as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
+    verb = "may not" if acl.permission == _DENY else "may"
+    operation = OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
+    host = "" if acl.host == "*" else f" from {acl.host}"
+    return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"
+
+
+def acls_text(acls: Sequence[Acl]) -> str:
+    """The first entries, and the number of the others."""
+    shown = "; ".join(acl_text(acl) for acl in acls[:_SHOWN_MAX])
+    return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
+
+
+def entity_text(entity: QuotaEntity) -> str:
+    """A quota entity as text: `user alice, client-id <default>`."""
+    return ", ".join(f"{kind} {DEFAULT_ENTITY if name is None else name}" for kind, name in entity)
+
+
+def quotas_text(event: QuotasChanged) -> str:
+    """A change of quotas as text."""
+    steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
+    return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
+
+
+def refusals_text(event: RequestsRefused) -> str:
+    """Counted refusals as a sentence."""
+    times = "once" if event.count == 1 else f"{event.count} times"
+    wanted = f"{event.operation} on {event.resource}" if event.operation else event.resource
+    error = error_name(event.error_code)
+    return f"{event.principal} is refused {event.api}, {wanted}, {times} with {error} by {event.rule}"

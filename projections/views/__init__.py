@@ -1,0 +1,1 @@
+"""Rows, which are folds of events, and views, whose encoding is the JSON."""

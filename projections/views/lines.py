@@ -1,0 +1,77 @@
+"""Views as lines of text, the same on a terminal and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from projections.views import json_types, overview_types
+
+
+def when(as_of: json_types.AsOfView) -> str:
+    """The point in time of a response."""
+    if as_of.at is None:
+        return " before the first event"
+    if as_of.ends:
+        return f" as of {as_of.offset + 1} events in {len(as_of.ends)} partitions, {as_of.at}"
+    return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"
+
+
+def status(one: json_types.TopicSummary) -> str:
+    """The status of a topic, with the number of partitions that cause it."""
+    counts = []
+    if one.status == "offline":
+        counts.append(f"{one.offline_partitions} of {one.num_partitions}")
+    elif one.status == "under-replicated":
+        counts.append(f"{one.under_replicated_partitions} of {one.num_partitions}")
+    if one.placeholders:
+        counts.append(f"{one.placeholders} placeholders")
+    return f"{one.status} ({', '.join(counts)})" if counts else one.status
+
+
+def outcomes(one: overview_types.RequestSummary) -> str:
+    """The number of topics by outcome."""
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
+
+
+def place(partition: int | None, offset: int) -> str:
+    """The offset of an event; PARTITION:OFFSET in a partitioned log."""
+    return str(offset) if partition is None else f"{partition}:{offset}"
+
+
+def explanation(chain: json_types.ExplanationView, terminal: int | None = None) -> Iterator[str]:
+    """An explanation as a table, wrapped at the width of a terminal if one is given."""
+    yield from _wrapped("", chain.summary, terminal)
+    yield ""
+    width = max(len("OFFSET"), *(len(place(step.partition, step.offset)) for step in chain.steps))
+    indent = " " * (width + 2 + 24 + 2 + 8 + 2)
+    yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
+    because = ""
+    for number, step in enumerate(chain.steps):
+        if chain.omitted and number == json_types.STEPS_FIRST:
+            yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
+        start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
+        yield from _wrapped(start, step.text, terminal)
+        if step.because != because and step.because:
+            yield from _wrapped(indent, f"because {step.because}", terminal)
+        because = step.because
+
+
+TEXT_MIN = 30
+"""The least width of wrapped text."""
+
+
+def _wrapped(start: str, text: str, terminal: int | None) -> Iterator[str]:
+    if terminal is None:
+        yield start + text
+        return
+    for number, part in enumerate(wrap(text, max(TEXT_MIN, terminal - len(start))) or [""]):
+        yield (" " * len(start) if number else start) + part
+
+
+def span(milliseconds: int) -> str:
+    """A duration in a readable unit."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= size:
+            return f"{milliseconds / size:.1f} {unit}"
+    return f"{milliseconds} ms"

@@ -1,1 +1,0 @@
-"""Events in words: why is it so."""

@@ -1,0 +1,225 @@
+"""The listener of a controller in KRaft mode: its APIs, permissions and timeouts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zipfile
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from controller.apis.kraft.envelope import FORWARDABLE
+from controller.kafka.codec import codec
+from controller.kafka.handling import RequestContext
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.access import (
+    CreateDelegationTokenRequest,
+    DescribeAclsRequest,
+    DescribeUserScramCredentialsRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
+)
+from controller.kafka.messages.cluster import EnvelopeRequest
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
+from controller.machine.commands.commands import CreateTopic
+from controller.serving.real_brokers import real_broker_listener
+from events.catalog import Endpoint
+from tests.support.tools import KAFKA_SERVER, server_classpath
+
+NOT_OFFERED = {
+    41: "DescribeDelegationToken",  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
+}
+ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
+"""Kafka leaves it to brokers."""
+FORWARDED = {
+    19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81, 94,
+}  # fmt: skip
+"""The APIs that brokers 3.7 to 4.4 forward for clients: ApiKeys.forwardable, without AllocateProducerIds, their own."""
+ANN = b"\0\0\x05User\x04ann\0\0"
+
+
+class Granting:
+    """A gateway that grants everything."""
+
+    cluster_id = "cluster"
+
+    def __init__(self, listener: str = "CONTROLLER") -> None:
+        self.advertised = Endpoint(listener, "127.0.0.1", 9093)
+
+    def grants(self, _: RequestContext, __: str) -> bool:
+        return True
+
+
+def listener(name: str = "CONTROLLER") -> Any:
+    api: Any = Granting(name)
+    return real_broker_listener(Mock(), "CONTROLLER", api, {})
+
+
+def apis_of_kafkas_controller(but_not_of_brokers: bool = False) -> dict[int, tuple[str, int]]:
+    """Name and newest stable version by key, from the schemas in the jar of Kafka's clients."""
+    (jar,) = Path(server_classpath().removesuffix("*")).glob("kafka-clients-*.jar")
+    found = {}
+    with zipfile.ZipFile(jar) as schemas:
+        for name in schemas.namelist():
+            if re.fullmatch(r"common/message/\w+Request\.json", name):
+                text = schemas.read(name).decode()
+                listeners = re.search(r'"listeners":\s*\[([^\]]*)\]', text)
+                of_brokers = listeners is not None and '"broker"' in listeners[1]
+                if listeners is not None and '"controller"' in listeners[1] and not (but_not_of_brokers and of_brokers):
+                    facts = re.search(r'"apiKey":\s*(\d+).*?"validVersions":\s*"(?:\d+-)?(\d+)"', text, re.DOTALL)
+                    assert facts is not None, f"{name} has a key and versions"
+                    found[int(facts[1])] = (Path(name).stem.removesuffix("Request"), int(facts[2]))
+    return found
+
+
+def test_kraft_listener_has_every_api_of_kafkas_controller() -> None:
+    kafkas, ours = apis_of_kafkas_controller(), listener()
+    assert {key: kafkas[key][0] for key in kafkas.keys() - ours.keys()} == NOT_OFFERED, f"of Kafka {KAFKA_SERVER}"
+    assert ours.keys() - kafkas.keys() == ADDED
+    newest = {key: ours[key].max_version for key in kafkas.keys() & ours.keys()}
+    assert newest == {key: kafkas[key][1] for key in newest}, "in Kafka's newest version"
+    assert {APIS[key].name for key in newest} == {kafkas[key][0] for key in newest}
+
+
+def test_client_listener_has_no_inter_broker_apis() -> None:
+    not_for_clients = {*apis_of_kafkas_controller(but_not_of_brokers=True), ApiKey.FETCH}
+    not_for_clients |= {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
+    assert listener("CLIENTS").keys() == listener().keys() - not_for_clients
+    assert listener().keys() >= not_for_clients
+
+
+def test_forwardable_apis() -> None:
+    assert {int(key) for key in FORWARDABLE} == FORWARDED | {ApiKey.DESCRIBE_CLUSTER}
+    assert listener().keys() >= FORWARDED
+
+
+@pytest.mark.parametrize("forwarded", [True, False], ids=["forwarded", "direct"])
+@pytest.mark.parametrize(
+    ("key", "request_", "expected"),
+    [
+        (ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest(), (61, "User", "ann")),
+        (
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
+            (61, "User", "bob"),
+        ),
+        (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(hmac=b"x"), (61,)),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(hmac=b"x"), (61,)),
+    ],
+    ids=["token", "token-for-another", "renewal", "expiry"],
+)
+def test_rejected_requests_get_a_response(
+    key: ApiKey, request_: Message, expected: tuple[Any, ...], forwarded: bool
+) -> None:
+    table = listener()
+    version = table[key].max_version
+    if forwarded:
+        frame = codec.encode_request(key, version, 7, "app", request_)[4:]
+        envelope = EnvelopeRequest(request_data=frame, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
+        outer = asyncio.run(table[ApiKey.ENVELOPE].handle(RequestContext(int(ApiKey.ENVELOPE), 0), envelope))
+        assert outer.error_code == 0
+        answer: Any = codec.decode_response(key, version, outer.response_data)[1]
+    else:
+        answer = table[key].handle(RequestContext(int(key), version), request_)
+        answer = asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
+    code, *more = expected
+    assert answer.error_code == code
+    if key is ApiKey.CREATE_DELEGATION_TOKEN and (forwarded or more[1] == "bob"):
+        assert [answer.principal_type, answer.principal_name] == more
+
+
+class Denying:
+    """A gateway that grants nothing, and remembers the operations it was called for."""
+
+    advertised = Endpoint("PLAINTEXT", "127.0.0.1", 9093)
+    cluster_id = "cluster"
+
+    def __init__(self) -> None:
+        self.operations: list[str] = []
+
+    def grants(self, _: RequestContext, operation: str) -> bool:
+        self.operations.append(operation)
+        return False
+
+
+@pytest.mark.parametrize(
+    ("key", "operation"),
+    [
+        (ApiKey.FETCH, "ClusterAction"),
+        (ApiKey.FETCH_SNAPSHOT, "ClusterAction"),
+        (ApiKey.VOTE, "ClusterAction"),
+        (ApiKey.BEGIN_QUORUM_EPOCH, "ClusterAction"),
+        (ApiKey.END_QUORUM_EPOCH, "ClusterAction"),
+        (ApiKey.UPDATE_RAFT_VOTER, "ClusterAction"),
+        (ApiKey.CONTROLLER_REGISTRATION, "ClusterAction"),
+        (ApiKey.ADD_RAFT_VOTER, "Alter"),
+        (ApiKey.REMOVE_RAFT_VOTER, "Alter"),
+        (ApiKey.BROKER_REGISTRATION, "ClusterAction"),
+        (ApiKey.BROKER_HEARTBEAT, "ClusterAction"),
+        (ApiKey.ENVELOPE, "ClusterAction"),
+        (ApiKey.DESCRIBE_QUORUM, "Describe"),
+        (ApiKey.UNREGISTER_BROKER, "Alter"),
+        (ApiKey.DESCRIBE_ACLS, "Describe"),
+        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "Describe"),
+        (ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeConfigs"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_required_operation_of_each_api(key: ApiKey, operation: str) -> None:
+    api: Any = Denying()
+    handler = real_broker_listener(Mock(), "PLAINTEXT", api, {})[key]
+    answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
+    assert (answer.error_code, api.operations) == (31, [operation])
+
+
+@pytest.mark.parametrize("name", ["CONTROLLER", "CLIENTS"])
+def test_envelope_only_on_the_controller_listener(name: str) -> None:
+    api = Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
+    assert (ApiKey.ENVELOPE in real_broker_listener(Mock(), "CONTROLLER", api, {})) == (name == "CONTROLLER")
+
+
+async def _answer(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _request(key: ApiKey) -> Any:
+
+    # Codes are looked at before permissions, as Kafka reads them with the request.
+    one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    return {
+        ApiKey.DESCRIBE_ACLS: one,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(),
+    }.get(key)
+
+
+class Submitted(Exception):
+    """Commands were submitted; with what they say of waiting, and for how long the requester waits."""
+
+
+class ControllerApi:
+    """A gateway that raises what is submitted to it."""
+
+    advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
+    cluster_id = "cluster"
+    controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
+
+    def denial_of_create(self, context: RequestContext, topic: str) -> int:
+        return 0
+
+    async def submit(self, commands: Sequence[CreateTopic], timeout_ms: int) -> None:
+        raise Submitted([one.timeout_ms for one in commands], timeout_ms)
+
+
+@pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
+def test_create_topics_timeout_is_capped_at_25_s(wanted: int, waited: int) -> None:
+    api: Any = ControllerApi()
+    handler = real_broker_listener(Mock(), "CONTROLLER", api, {})[ApiKey.CREATE_TOPICS]
+    request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
+    with pytest.raises(Submitted) as submitted:
+        asyncio.run(_answer(handler.handle(RequestContext(ApiKey.CREATE_TOPICS, 7), request)))
+    assert submitted.value.args == ([waited, waited], waited)

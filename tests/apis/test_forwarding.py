@@ -1,0 +1,210 @@
+"""Requests that are passed to another server: byte for byte, in their turn, and never those between brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.apis.forwarding import (
+    BETWEEN_BROKERS,
+    BY_IDENTITY,
+    PRODUCE,
+    closing_after_addresses,
+    closing_rows,
+    forwarding_rows,
+    to_broker,
+)
+from controller.apis.metadata import MetadataHandler
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    ApiHandler,
+    Disconnect,
+    ForwardedRequest,
+    ForwardedResponse,
+    RequestContext,
+)
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.server.protocol import ServerProtocol
+from controller.machine.state import Broker, Cluster
+from events.catalog import Endpoint
+from events.names import BrokerId
+
+FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, SASL_HANDSHAKE, FETCH_SNAPSHOT = 1, 3, 10, 11, 16, 17, 59
+SPOKEN = [
+    ApiVersion(api_key=key, min_version=0, max_version=5)
+    for key in (FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS, METADATA, SASL_HANDSHAKE, FETCH_SNAPSHOT)
+]
+ANSWER = b"\x00\x00\x00\x07whatever the broker says"
+
+
+def anybody(_: RequestContext) -> bool:
+    return True
+
+
+async def echo(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+    """A broker that answers the same to everything."""
+    return ANSWER
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    """A request frame, without its size."""
+    return struct.pack(">hhih", api_key, version, 7, 2) + b"me" + body
+
+
+def test_only_client_apis_are_forwarded() -> None:
+    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody).keys() == {
+        FIND_COORDINATOR,
+        JOIN_GROUP,
+        LIST_GROUPS,
+    }
+    assert not BETWEEN_BROKERS & BY_IDENTITY
+
+
+async def test_frames_are_forwarded_unchanged() -> None:
+    table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody)
+    protocol = ServerProtocol(table, 1000)
+    sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
+    protocol.receive(struct.pack(">i", len(sent)) + sent)
+    exchange = protocol.next_exchange()
+    assert exchange is not None
+    assert exchange.request == ForwardedRequest(frame=sent)
+    context = RequestContext(JOIN_GROUP, 5)
+    answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
+    assert isinstance(answer, ForwardedResponse)
+    exchange.answer(answer)
+    assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
+
+
+async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
+    """As a broker works on them: a group sees the requests of a member in their order."""
+    assert forwarding_rows(SPOKEN, (), echo, anybody)[LIST_GROUPS].alone
+
+
+@pytest.mark.parametrize(
+    ("software", "topics", "ends"),
+    [
+        ("apache-kafka-java", (MetadataRequestTopic(name="orders"),), True),
+        ("apache-kafka-java", (), False),
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), False),
+    ],
+)
+def test_java_client_is_disconnected_after_metadata_of_named_topics(
+    software: str, topics: tuple[MetadataRequestTopic, ...], ends: bool
+) -> None:
+    context = RequestContext(METADATA, 12)
+    context.connection.software_name = software
+    row = closing_after_addresses(ApiHandler(0, 13, lambda *_: MetadataResponse()))
+    row.handle(context, MetadataRequest(topics=topics))
+    assert context.connection.ends is ends
+
+
+def test_produce_disconnects() -> None:
+    rows = closing_rows(ApiVersion(api_key=key, min_version=0, max_version=12) for key in (PRODUCE, FETCH, LIST_GROUPS))
+    assert rows.keys() == {PRODUCE}
+    context = RequestContext(PRODUCE, 9)
+    assert rows[PRODUCE].handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
+    assert context.connection.ends
+
+
+@pytest.mark.parametrize("listeners", [True, False])
+@pytest.mark.parametrize(
+    ("software", "topics", "shown"),
+    [
+        ("librdkafka", (MetadataRequestTopic(name="orders"),), (True, True)),
+        ("librdkafka", None, (False, True)),
+        ("librdkafka", (), (False, True)),
+        ("kgo", (), (False, False)),
+        ("apache-kafka-java", None, (True, True)),
+        ("apache-kafka-java", (), (False, False)),
+    ],
+)
+def test_metadata_shows_the_brokers_own_addresses_to_clients_that_need_them(
+    software: str, topics: tuple[MetadataRequestTopic, ...] | None, shown: tuple[bool, bool], listeners: bool
+) -> None:
+    context = RequestContext(METADATA, 12)
+    context.connection.software_name = software
+    api: Any = SimpleNamespace(broker_ports=(lambda *_: None) if listeners else None)
+    assert MetadataHandler(api)._shows_brokers(context, MetadataRequest(topics=topics)) is shown[not listeners]
+
+
+async def test_broker_listener_forwards_to_the_brokers_current_address() -> None:
+    went: list[tuple[str, int] | None] = []
+
+    async def noting(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        went.append(to)
+        return ANSWER
+
+    api = ControllerApi()
+    forward = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
+    with pytest.raises(ClusterUnreachable, match="broker 5 is not registered"):
+        await forward(b"", 1)
+    for port in (9092, 9095):
+        api.moves(port)
+        assert await forward(b"", 1) == ANSWER
+    assert went == [("broker5", 9092), ("broker5", 9095)]
+
+
+class ControllerApi:
+    """The part of a gateway that knows where brokers are."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+
+    def moves(self, port: int) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "broker5", port),)
+        self.cluster = Cluster(brokers={BrokerId(5): Broker(BrokerId(5), 1, "", None, endpoints, fenced=False)})
+
+
+@pytest.mark.parametrize(
+    ("software", "at_broker", "ends"),
+    [("librdkafka", False, True), ("librdkafka", True, False), ("apache-kafka-java", False, False)],
+)
+async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
+    software: str, at_broker: bool, ends: bool
+) -> None:
+    context = RequestContext(FIND_COORDINATOR, 2)
+    context.connection.software_name = software
+    request = ForwardedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
+    given = forwarding_rows(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
+    assert context.connection.ends is ends
+    if ends:
+        assert given is NO_RESPONSE
+    else:
+        assert await given == ForwardedResponse(frame=ANSWER)  # type: ignore[misc]
+
+
+async def test_unsupported_forwarded_version_disconnects() -> None:
+    protocol = ServerProtocol(forwarding_rows(SPOKEN, (), echo, anybody), 1000)
+    sent = frame(JOIN_GROUP, 6, b"")
+    protocol.receive(struct.pack(">i", len(sent)) + sent)
+    exchange = protocol.next_exchange()
+    assert exchange is not None
+    assert exchange.ends == "unsupported version"
+
+
+async def test_forwarding_without_a_broker_disconnects() -> None:
+    async def nobody(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
+
+    table = forwarding_rows(SPOKEN, (), nobody, anybody)
+    given = table[LIST_GROUPS].handle(
+        RequestContext(LIST_GROUPS, 4), ForwardedRequest(frame=frame(LIST_GROUPS, 4, b""))
+    )
+    assert isinstance(given, asyncio.Task)
+    with pytest.raises(Disconnect, match="cannot forward it"):
+        await given
+
+
+async def test_forwarding_needs_cluster_action() -> None:
+    async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        raise AssertionError("it was forwarded")
+
+    table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin")
+    with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
+        table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))

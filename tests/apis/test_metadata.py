@@ -1,0 +1,146 @@
+"""Metadata: auto-creation, and topics with very many partitions."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from controller.apis import metadata
+from controller.apis.metadata import LARGE
+from controller.kafka.codec.codec import encode_element
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
+from controller.machine.commands.commands import TopicCommand
+from controller.machine.state import Topic
+from events.catalog import CreateRejected, CreateRequested, Partition, TopicCreated
+from events.codec import decode_event
+from events.names import BrokerId, Offset, TopicId, TopicName
+from tests.apis.rig import Rig, rig
+
+COMPACTED = ("cleanup.policy", "compact")
+SEGMENTS = ("segment.bytes", "104857600")
+MIN_ISR = ("min.insync.replicas", "2")
+BY_KAFKA = {
+    "__consumer_offsets": (COMPACTED, ("compression.type", "producer"), SEGMENTS),
+    "__transaction_state": (
+        COMPACTED, ("compression.type", "uncompressed"), MIN_ISR, SEGMENTS, ("unclean.leader.election.enable", "false"),
+    ),
+    "__share_group_state": (
+        ("cleanup.policy", "delete"), ("compression.type", "producer"), MIN_ISR, ("retention.ms", "-1"), SEGMENTS,
+    ),
+}  # fmt: skip
+"""The configs with which Kafka 4.3.1 creates its internal topics, as read off its metadata log."""
+
+
+async def _metadata(served: Rig, *names: str, version: int = 12, times: int = 1) -> None:
+    """Metadata of topics, several times at once; what it leads to is decided when this returns."""
+    topics = tuple(MetadataRequestTopic(name=name) for name in names)
+    for _ in range(times):
+        await served.call(ApiKey.METADATA, version, MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+    await served.controller.decided()
+
+
+def _events(served: Rig, kind: type) -> list[Any]:
+    events = (decode_event(offset, value).event for offset, value in served.log.read())
+    return [event for event in events if isinstance(event, kind)]
+
+
+async def test_auto_created_internal_topics_have_kafkas_settings() -> None:
+    async with rig() as served:
+        await _metadata(served, *BY_KAFKA)
+        made = {event.topic: event for event in _events(served, TopicCreated)}
+        assert {name: tuple(sorted(event.configs)) for name, event in made.items()} == BY_KAFKA
+        assert {(len(event.partitions), event.replication_factor) for event in made.values()} == {(50, 3)}
+
+
+async def test_no_auto_creation_of_internal_topics_of_a_target_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig({"has.target.cluster": "true"}) as served:
+        submitted: list[TopicCommand] = []
+        monkeypatch.setattr(served.api, "submit", lambda commands, timeout_ms: submitted.extend(commands))
+        await _metadata(served, *BY_KAFKA, "t")
+        assert [command.topic for command in submitted] == ["t"]
+
+
+@pytest.mark.parametrize("version", [1, 4, 9, 12])
+async def test_auto_creation_records_the_metadata_version(version: int) -> None:
+    async with rig() as served:
+        await _metadata(served, "t", version=version)
+        assert [(each.api, each.api_version) for each in _events(served, CreateRequested)] == [("Metadata", version)]
+
+
+async def test_repeated_auto_creation_is_no_rejection() -> None:
+    async with rig() as served:
+        await _metadata(served, "t", times=2)
+        assert len(_events(served, TopicCreated)) == 1
+        assert _events(served, CreateRejected) == []
+        assert len(_events(served, CreateRequested)) == 1
+
+
+VERSION = 12
+
+
+@pytest.mark.parametrize("how", ["by name", "by id", "all", "among many", "with operations"])
+async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[tuple[int, bool]] = []
+
+    def noted(key: int, version: int, element: Any) -> bytes:
+        encoded.append((len(element.partitions), threading.current_thread() is threading.main_thread()))
+        return encode_element(key, version, element)
+
+    async with rig() as one:
+        topics = [
+            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+            for name, count in (("large", LARGE + 1), ("small", 3))
+        ]
+        for topic in topics:
+            created = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=(topic,), timeout_ms=60_000))
+            assert [each.error_code for each in created.topics] == [0]
+        large = one.api.topic("large")
+        assert large is not None
+        monkeypatch.setattr(metadata, "encode_element", noted)
+        wanted: dict[str, tuple[MetadataRequestTopic, ...] | None] = {
+            "by id": (MetadataRequestTopic(topic_id=large.topic_id, name=None), MetadataRequestTopic(name="small")),
+            "all": None,
+            "among many": tuple(MetadataRequestTopic(name=name) for name in ("large", "small", *map(str, range(300)))),
+        }
+        request = MetadataRequest(
+            topics=wanted.get(how, (MetadataRequestTopic(name="large"), MetadataRequestTopic(name="small"))),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=how == "with operations",
+        )
+        for _ in range(2):
+            answer = await one.call(ApiKey.METADATA, VERSION, request)
+            live, operations = one.api.cluster.live, OPERATIONS_OMITTED
+            if how == "with operations":
+                operations = one.api.topic_operations(_everybody(), "large")
+                assert operations > 0
+            whole = encode_element(ApiKey.METADATA, VERSION, metadata._response_topic(large, live, operations))
+            assert list(answer.topics).count(whole) == 1
+        assert {on_loop for size, on_loop in encoded if size > LARGE} == {False}
+        if how != "with operations":
+            assert len([size for size, _ in encoded if size > LARGE]) == 1, "it is cached"
+
+
+def _everybody() -> Any:
+    class Everybody:
+        principal, host, client_id, api = "User:ANONYMOUS", "", None, "Metadata"
+
+    return Everybody()
+
+
+def test_added_partitions_count_in_the_cache_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "PARTITIONS_CACHED_MAX", 100)
+    cache = metadata._EncodedTopics()
+    one = BrokerId(1)
+    partition = Partition((one,), (one,), one)
+    for count in (1, 60):
+        for name in ("a", "b"):
+            topic = Topic(TopicName(name), TopicId(bytes(16)), (partition,) * count, (), 0, Offset(0))
+            cache.store(topic, VERSION, (), b"")
+    other = Topic(TopicName("c"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
+    cache.store(other, VERSION, (), b"")
+    assert cache.find(topic, VERSION, ()) is None, "the cache is full"
+    assert cache.find(other, VERSION, ()) is not None

@@ -1,0 +1,235 @@
+"""A real Kafka cluster as the brokers: topics created, changed and deleted through Topicwright and directly. Each test
+serves its own data folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
+from events.names import TopicId, TopicName
+from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
+from tests.support.processes import ProcessFailure
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import topicwright
+
+
+def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with in_front_of(kafka, tmp_path) as server:
+        here, there = (
+            AdminClient({"bootstrap.servers": server.kafka}),
+            AdminClient({"bootstrap.servers": kafka.bootstrap}),
+        )
+        assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
+        topic = there.list_topics(name, timeout=10).topics[name]
+        assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
+        assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/v1/topics/{name}")["partitions"]]
+
+        here.create_partitions([NewPartitions(name, 4)])[name].result(30)
+        until(lambda: replicas(there, name), lambda found: len(found) == 4)
+        step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+        here.incremental_alter_configs([resource])[resource].result(30)
+        described = ConfigResource(ConfigResource.Type.TOPIC, name)
+        assert until(lambda: there.describe_configs([described])[described].result(10)["retention.ms"].value == "5000")
+
+        here.delete_topics([name])[name].result(30)
+        until(lambda: name not in there.list_topics(timeout=10).topics)
+        there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
+        until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was looked at since
+        recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
+        assert observed < set(recorded), "each as often as a look shows something new"
+        assert [kind for kind in recorded if kind not in observed] == [
+            "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
+            "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
+        ]  # fmt: skip
+
+
+def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with in_front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        refused = f"refused-{name}"
+        assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
+        events = seen(server, f"/v1/topics/{refused}/events")["events"]
+        rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
+        assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
+
+        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        code, _ = create(admin, name)
+        assert code == KafkaError.TOPIC_ALREADY_EXISTS
+        until(lambda: seen(server, f"/v1/topics/{name}"))
+
+
+def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
+    with in_front_of(kafka, tmp_path) as server:
+        found = seen(server, f"/v1/topics/{name}")
+        assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
+        there.create_partitions([NewPartitions(name, 3)])[name].result(30)
+        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+        step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+        there.incremental_alter_configs([resource])[resource].result(30)
+        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
+        there.delete_topics([name])[name].result(30)
+        until(lambda: seen(server, f"/v1/topics/{name}") is None)
+        assert types(server, name) == ["TopicDiscovered"] * 3 + ["TopicVanished"]
+
+
+def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
+    kafka: ReferenceKafka, tmp_path: Path, name: str
+) -> None:
+    broker = ConfigResource(ConfigResource.Type.BROKER, "2")
+
+    def cordon(operation: AlterConfigOpType) -> None:
+        step = ConfigEntry("cordoned.log.dirs", "*", incremental_operation=operation)
+        resource = ConfigResource(broker.restype, broker.name, incremental_configs=[step])
+        there.incremental_alter_configs([resource])[resource].result(30)
+
+    with in_front_of(kafka, tmp_path) as server:
+        here = AdminClient({"bootstrap.servers": server.kafka})
+        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        cordon(AlterConfigOpType.SET)
+        try:
+            until(lambda: seen(server, "/v1/brokers/2")["cordoned"])
+            assert create(here, name, 6, 2) == (0, "")
+            assert {replica for one in replicas(there, name) for replica in one} == {1, 3}
+            code, message = create(here, f"{name}-wide", 1, 3)
+            assert code == KafkaError.INVALID_REPLICATION_FACTOR
+            assert "all their log directories cordoned" in message
+        finally:
+            cordon(AlterConfigOpType.DELETE)
+        until(lambda: not seen(server, "/v1/brokers/2")["cordoned"])
+        assert create(here, f"{name}-later", 1, 3) == (0, "")
+
+
+def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two and filled later."""
+    allowed = {"enable_under_replicated_topic_creation": "true"}
+    with in_front_of(kafka, tmp_path, **allowed) as server:
+        here, there = (
+            AdminClient({"bootstrap.servers": server.kafka}),
+            AdminClient({"bootstrap.servers": kafka.bootstrap}),
+        )
+        assert create(here, f"{name}-before", 3, 3)[0] == 0
+        kafka.stop_broker(3)
+        try:
+            until(lambda: seen(server, "/v1/brokers")["brokers"][2]["fenced"])
+            led = until(
+                lambda: [one["leader"] for one in seen(server, f"/v1/topics/{name}-before")["partitions"]],
+                lambda leaders: 3 not in leaders,
+            )
+            assert set(led) <= {1, 2}
+            assert create(here, name, 2, 3) == (0, "")
+            partitions = seen(server, f"/v1/topics/{name}")["partitions"]
+            assert all(sorted(one["replicas"]) == [-1, 1, 2] for one in partitions)
+            assert all(sorted(one) == [1, 2] for one in replicas(there, name))
+        finally:
+            kafka.start_broker(3)
+        until(lambda: all(sorted(one) == [1, 2, 3] for one in replicas(there, name)), within_s=240)
+        whole = until(
+            lambda: [sorted(one["isr"]) for one in seen(server, f"/v1/topics/{name}")["partitions"]],
+            lambda isr: isr == [[1, 2, 3]] * 2,
+        )
+        assert whole, "in sync"
+        assert "PlaceholderFilled" in types(server, name)
+        until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
+
+
+def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    with in_front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        assert create(admin, f"{name}-before")[0] == 0
+        os.killpg(kafka.process.pid, signal.SIGSTOP)
+        try:
+            future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
+            with pytest.raises(KafkaException) as refused:
+                future.result(40)
+            assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+            until(lambda: "the cluster cannot be reached" in server.process.output)
+            with pytest.raises(urllib.error.HTTPError) as not_ready:
+                urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60)
+            assert not_ready.value.code == 503
+            assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
+            not_ready.value.close()
+        finally:
+            os.killpg(kafka.process.pid, signal.SIGCONT)
+        until(lambda: "the cluster can be reached again" in server.process.output)
+        until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
+
+
+def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """The process died after the decision, before the cluster applied it."""
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
+    with in_front_of(kafka, tmp_path) as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka})
+        assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
+    requests: list[dict[str, Any]] = [
+        {"request_id": f"dead-{number}", "dry_run": DryRunResult()} for number in range(3)
+    ]
+    record(
+        server.data,
+        CreateTopic(
+            **requests[0], at_ms=now_ms(), topic=TopicName(made), topic_id=TopicId(b"m" * 16), num_partitions=2
+        ),
+        CreatePartitions(**requests[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
+        DeleteTopic(**requests[2], at_ms=now_ms(), topic=TopicName(gone)),
+    )
+    with in_front_of(kafka, tmp_path) as again:
+        until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+        until(lambda: types(again, grown)[-2:] == ["PartitionsAdded", "ChangeCarriedOut"])
+        until(lambda: seen(again, f"/v1/topics/{made}")["status"] == "ready")
+        until(lambda: gone not in there.list_topics(timeout=30).topics)
+        assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
+
+
+def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+    """The process died after the cluster applied the change: the next start records it, although nothing differs."""
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with in_front_of(kafka, tmp_path) as server:
+        assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
+    there.delete_topics([name])[name].result(30)
+    until(lambda: name not in there.list_topics(timeout=10).topics)
+    request: dict[str, Any] = {"request_id": "dead", "dry_run": DryRunResult()}
+    record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
+    with in_front_of(kafka, tmp_path) as again:
+        until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"node.id": "2"}, "node.id=2 is the id of a broker of the target cluster (1, 2, 3)"),
+        ({"cluster.id": "another"}, "cluster.id=another is not the id of the target cluster"),
+        ({"cluster.client.properties.file": "nowhere.properties"}, "nowhere.properties cannot be read"),
+    ],
+)
+def test_settings_that_conflict_with_the_cluster(
+    kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], error: str
+) -> None:
+    brokers = f"cluster:{kafka.bootstrap}"
+    with (
+        pytest.raises(ProcessFailure, match="ended with 2") as failure,
+        topicwright(tmp_path, SETTINGS | settings, brokers=brokers),
+    ):
+        pass
+    assert error in str(failure.value)

@@ -1,0 +1,151 @@
+"""Confirmations of brokers are submitted together, and broker probes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from controller.brokers.kraft.readiness import GATHER_S, BrokerProbe, Confirmations, ProbeFailed
+from controller.brokers.port import CommandSink
+from controller.kafka.handling import Answer, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.clients import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from controller.kafka.messages.topics import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from controller.machine.commands.commands import ConfirmMetadata
+from controller.machine.errors import ErrorCode
+from events.catalog import Endpoint
+from events.names import BrokerId, Offset, RequestId, TopicName
+from tests.kafka.server.listener import serving
+from tests.simulation.virtual_time import on_virtual_time
+
+LIVE = tuple(BrokerId(each) for each in (1, 2, 3))
+
+
+class Put:
+    """A controller that stores the submitted confirmations: brokers, offset, after."""
+
+    def __init__(self, live: tuple[BrokerId, ...] = LIVE) -> None:
+        self.commands: list[tuple[tuple[int, ...], int, int]] = []
+        self.store = SimpleNamespace(durable_cluster=SimpleNamespace(live=live))
+        self.last_offset = Offset(-1)
+        self.gathered = Confirmations(cast("CommandSink", self), 0)
+
+    def has_pending_creates(self) -> bool:
+        return True
+
+    def new_request_id(self, origin: str) -> RequestId:
+        return RequestId(origin)
+
+    def now_ms(self) -> int:
+        return 0
+
+    def submit_internal(self, command: ConfirmMetadata) -> None:
+        self.commands.append((command.brokers, command.offset, command.after))
+
+    def take(self, broker_id: int, offset: int) -> None:
+        self.gathered.confirm(BrokerId(broker_id), Offset(offset))
+
+
+@on_virtual_time
+async def test_one_command_when_all_live_brokers_have_confirmed() -> None:
+    put = Put()
+    for broker_id, offset in ((1, 5), (2, 9), (3, 7)):
+        assert put.commands == []
+        put.take(broker_id, offset)
+    assert put.commands == [((1, 2, 3), 5, -1)]
+    put.take(1, 8)
+    assert put.commands[1:] == [((1, 2, 3), 7, 5)]
+    put.gathered.clear()
+
+
+@on_virtual_time
+async def test_confirmed_offsets_are_not_submitted_again() -> None:
+    put = Put(LIVE[:1])
+    for offset in (5, 5, 4, 6):
+        put.take(1, offset)
+    assert put.commands == [((1,), 5, -1), ((1,), 6, 5)]
+
+
+@on_virtual_time
+async def test_a_broker_that_returns_confirms_again() -> None:
+    put = Put(LIVE[:1])
+    put.take(1, 5)
+    put.gathered.forget(BrokerId(1))
+    put.take(1, 5)
+    assert put.commands == [((1,), 5, -1), ((1,), 5, -1)]
+
+
+@on_virtual_time
+async def test_a_slow_broker_delays_other_confirmations_only_shortly() -> None:
+    put = Put()
+    put.take(1, 5)
+    put.take(2, 6)
+    await asyncio.sleep(2 * GATHER_S)
+    assert put.commands == [((1,), 5, -1), ((2,), 6, -1)]
+    put.take(3, 7)
+    assert put.commands[2:] == [((3,), 5, -1)], "all have confirmed as much now"
+    await asyncio.sleep(2 * GATHER_S)
+    assert put.commands[3:] == [((3,), 7, 5)]
+
+
+@on_virtual_time
+async def test_cleared_confirmations_submit_nothing() -> None:
+    put = Put()
+    put.take(1, 5)
+    put.gathered.clear()
+    await asyncio.sleep(2 * GATHER_S)
+    assert put.commands == []
+
+
+CODES = {"known": 0, "unknown": 3, "denied": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
+
+
+def _metadata(_: RequestContext, request: MetadataRequest) -> Answer:
+    name = (request.topics or ())[0].name or ""
+    topic = MetadataResponseTopic(error_code=CODES[name], name=name, partitions=(MetadataResponsePartition(),))
+    return MetadataResponse(topics=(topic,))
+
+
+def _offsets(_: RequestContext, request: ListOffsetsRequest) -> Answer:
+    parts = tuple(
+        ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=6 * (each.partition_index > 1))
+        for each in request.topics[0].partitions
+    )
+    return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=request.topics[0].name, partitions=parts),))
+
+
+async def test_a_probe_asks_for_metadata_and_leadership() -> None:
+    async with serving({ApiKey.METADATA: _metadata, ApiKey.LIST_OFFSETS: _offsets}) as server:
+        probe = BrokerProbe(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
+        assert await probe.knows("known")
+        assert not await probe.knows("unknown")
+        assert await probe.leads({TopicName("known"): (0, 1)})
+        assert not await probe.leads({TopicName("known"): (1, 2)})
+        with pytest.raises(ProbeFailed, match="denies the probe"):
+            await probe.knows("denied")
+        probe.close()
+        assert await probe.knows("known"), "over another connection"
+    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
+        await probe.knows("known")
+    with pytest.raises(ProbeFailed, match=f"127.0.0.1:{server.port} cannot be reached"):
+        await probe.knows("known")
+
+
+@pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
+async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
+    """The broker chose the name itself: it must not end the controller."""
+    with pytest.raises(ProbeFailed, match="cannot be reached"):
+        await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")

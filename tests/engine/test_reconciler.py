@@ -1,0 +1,283 @@
+"""Sweeps over the topics after brokers came or went."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from controller.controller_api import Reply
+from controller.machine import apply as machine_apply
+from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
+from controller.machine.partitions import blocks, leadership
+from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
+from controller.machine.partitions.leadership import is_reconciled
+from controller.machine.state import Topic
+from events.catalog import ConfigOp, LeaderElected, Partition
+from events.names import RequestId, TopicName
+from projections.store import stored_topics
+from projections.store.store import PARTITIONS_PER_SLICE, TopicStore
+from tests.engine.stage import Stage, codes
+from tests.machine.audit.auditor import audit
+from tests.simulation.virtual_time import on_virtual_time
+
+
+async def with_topics(count: int, **fields: Any) -> Stage:
+    stage = await Stage().start()
+    fields = {"num_partitions": 3, "replication_factor": 2, **fields}
+    for first in range(0, count, 300):
+        names = [f"t{number:05}" for number in range(first, min(count, first + 300))]
+        assert set(codes(await stage.create(*names, **fields))) == {0}
+    return stage
+
+
+def unsettled(stage: Stage) -> list[str]:
+    store = stage.controller.store
+    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_reconciled(t, store.durable_cluster)]
+
+
+@on_virtual_time
+async def test_a_sweep_reaches_every_topic_in_slices() -> None:
+    stage = await with_topics(1_000)
+    stage.heard.commits.clear()
+    stage.brokers.stop_broker(1)
+    await stage.settle(5)
+    assert unsettled(stage) == []
+    assert len({event.topic for event in stage.events(LeaderElected)}) == 1_000
+    partitions = [events for _, events in stage.heard.commits]
+    assert max(partitions) <= 2 * PARTITIONS_PER_SLICE + 100, "no commit holds much more than a slice"
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_others_get_in_between_the_slices() -> None:
+    stage = await with_topics(2_000)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.brokers.stop_broker(1)
+    await stage.settle(0.03)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert codes(await stage.create("impatient")) == [0]
+    waited = loop.time() - begun
+    assert unsettled(stage), "the sweep is under way"
+    assert waited < 0.08, f"a create waited {waited} s, for more than the commit before it and its own two"
+    await stage.settle(10)
+    assert unsettled(stage) == []
+
+
+@on_virtual_time
+async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
+    stage = await with_topics(1_500)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.brokers.stop_broker(1)
+    await stage.settle(0.04)
+    stage.brokers.stop_broker(2)
+    await stage.settle(0.03)
+    stage.brokers.start_broker(1)
+    await stage.settle(20)
+    topics = stage.controller.store.durable_slice(None, 1 << 30)
+    assert all(set(p.replicas) & {1, 3} == set(p.isr) for t in topics for p in t.partitions if set(p.isr) != {2})
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> None:
+    stage = Stage(brokers=1, settings={"enable.under.replicated.topic.creation": "true"})
+    await stage.start()
+    names = [f"t{number}" for number in range(450)]
+    assert set(codes(await stage.create(*names, num_partitions=2, replication_factor=3))) == {0}
+    stage.brokers.add()
+    stage.brokers.add()
+    await stage.settle(10)
+    for topic in stage.controller.store.durable_slice(None, 1000):
+        for partition in topic.partitions:
+            assert set(partition.replicas) == set(partition.isr) == {1, 2, 3}, f"{topic.name}: {partition}"
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await with_topics(500)
+    await stage.settle(5)
+    walks: list[object] = []
+    read = TopicStore.durable_slice
+
+    def walked(store: TopicStore, *of: Any) -> list[Topic]:
+        walks.append(of)
+        return read(store, *of)
+
+    monkeypatch.setattr(TopicStore, "durable_slice", walked)
+    stage.brokers.add()
+    await stage.settle(5)
+    assert walks == [], "all topics lack nothing"
+    stage.brokers.stop_broker(1)
+    await stage.settle(5)
+    assert walks, "a broker that goes concerns all"
+    walks.clear()
+    stage.brokers.start_broker(1)
+    await stage.settle(5)
+    assert walks == []
+    topics = stage.controller.store.durable_from(None)
+    assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "in sync again"
+
+
+@on_virtual_time
+async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies() -> None:
+    stage = await Stage().start()
+    stage.brokers.set_delay(3, 60_000)
+    reply = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
+    await stage.settle()
+    assert not reply.done()
+    stage.brokers.stop_broker(3)
+    assert codes(await reply) == [0]
+
+
+@on_virtual_time
+async def test_a_big_topic_is_a_slice_of_its_own() -> None:
+    stage = await with_topics(10, num_partitions=1_500, replication_factor=1)
+    slices = []
+    after = None
+    while topics := stage.controller.store.durable_slice(after, 200, 2_000):
+        after = topics[-1].name
+        slices.append(len(topics))
+    assert slices == [2] * 5
+
+
+async def with_one_of(partitions: int) -> Stage:
+    """A topic that is as large as no one request can make it."""
+    stage = await with_topics(1, num_partitions=min(partitions, 9_000), replication_factor=3)
+    for count in [*range(18_000, partitions, 9_000), partitions]:
+        if count > 9_000:
+            assert codes(await stage.enlarge("t00000", count)) == [0]
+    return stage
+
+
+@on_virtual_time
+async def test_a_topic_of_very_many_partitions_is_reviewed_in_spans() -> None:
+    stage = await with_one_of(20_000)
+    stage.heard.commits.clear()
+    stage.brokers.stop_broker(1)
+    await stage.settle(5)
+    stage.brokers.start_broker(1)
+    await stage.settle(5)
+    assert unsettled(stage) == []
+    topic = stage.controller.store.durable_named("t00000")
+    assert topic is not None
+    assert all(set(one.isr) == {1, 2, 3} for one in topic.partitions)
+    assert max(events for _, events in stage.heard.commits) <= 2 * PARTITIONS_PER_SLICE + 100
+    assert audit(stage.records(), settled=True) == []
+
+
+@on_virtual_time
+async def test_others_get_in_between_the_spans_of_a_topic() -> None:
+    stage = await with_one_of(30_000)
+    stage.disk.sync_s = (0.01, 0.01)
+    stage.brokers.stop_broker(1)
+    await stage.settle(0.03)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert codes(await stage.create("impatient")) == [0]
+    assert unsettled(stage), "the sweep is under way"
+    assert loop.time() - begun < 0.08, "a create waits for the commit before it and its own two"
+
+
+async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How much is done for a topic's partitions while a broker goes and comes: how many are copied, written, and
+    reported by their leaders."""
+    stage = await with_one_of(partitions)
+    work: Counter[str] = Counter()
+    copying, encoding, observing = blocks.changed, stored_topics.encode_topic, stage.controller.submit_internal
+
+    def copied(before: Sequence[Partition], changes: Mapping[int, Partition]) -> Sequence[Partition]:
+        after = copying(before, changes)
+        work["copied"] += sum(1 for old, new in pairs(before, after) if old is not new) * BLOCK + len(blocks_of(after))
+        return after
+
+    def pairs(before: Sequence[Partition], after: Sequence[Partition]) -> Iterator[tuple[Block, Block]]:
+        return zip(blocks_of(before), blocks_of(after), strict=True)
+
+    def written(value: object) -> bytes:
+        encoded = encoding(value)
+        work["written"] += len(encoded)
+        return encoded
+
+    def observed(command: AnyCommand) -> None:
+        work["reported"] += len(command.reports) if isinstance(command, AlterPartition) else 0
+        observing(command)
+
+    monkeypatch.setattr(machine_apply, "changed", copied)
+    monkeypatch.setattr(leadership, "changed", copied)
+    monkeypatch.setattr(stored_topics, "encode_topic", written)
+    monkeypatch.setattr(stage.controller, "submit_internal", observed)
+    stage.brokers.stop_broker(1)
+    await stage.settle(5)
+    stage.brokers.start_broker(1)
+    await stage.settle(5)
+    monkeypatch.undo()
+    assert unsettled(stage) == []
+    await stage.controller.stop()
+    assert work["reported"] <= 3 * partitions
+    return work["copied"] + work["written"]
+
+
+@on_virtual_time
+async def test_work_grows_as_the_partitions_of_a_topic_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = await work_of_a_stop_and_a_start(8_000, monkeypatch)
+    large = await work_of_a_stop_and_a_start(32_000, monkeypatch)
+    assert large < 6 * small, f"{small} for 8,000 partitions, {large} for 32,000: four times would be linear"
+
+
+@on_virtual_time
+async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_spans() -> None:
+    stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=2)
+    for broker_id in (1, 2, 3):
+        stage.brokers.stop_broker(broker_id)
+        await stage.settle(2)
+    stage.brokers.start_broker(1)
+    await stage.settle(2)
+    assert without_leader(stage) > PARTITIONS_PER_SLICE, "who leads may lack records"
+    stage.heard.commits.clear()
+    assert codes(await altered(stage, "retention.ms", "60000")) == [0]
+    assert stage.controller.is_reconciled(), "it says nothing of who may lead: nobody looks at all partitions for it"
+    assert codes(await altered(stage, "unclean.leader.election.enable", "true")) == [0]
+    assert not stage.controller.is_reconciled()
+    await stage.settle(2)
+    topic = stage.controller.store.durable_named("t00000")
+    assert topic is not None
+    assert all(one.leader == 1 for one in topic.partitions if 1 in one.replicas)
+    assert max(events for _, events in stage.heard.commits) <= PARTITIONS_PER_SLICE
+    assert audit(stage.records(), settled=True) == []
+
+
+def altered(stage: Stage, name: str, value: str) -> asyncio.Future[Reply]:
+    return stage.submit(
+        AlterTopicConfigs(
+            request_id=RequestId(name),
+            at_ms=stage.controller.now_ms(),
+            topic=TopicName("t00000"),
+            api="IncrementalAlterConfigs",
+            ops=(ConfigOp(name, 0, value),),
+            incremental=True,
+        )
+    )
+
+
+def without_leader(stage: Stage) -> int:
+    topics = stage.controller.store.durable_slice(None, 10)
+    return sum(1 for topic in topics for one in topic.partitions if one.leader < 0)
+
+
+@on_virtual_time
+async def test_a_sweep_ends_with_the_controller() -> None:
+    stage = await with_topics(600)
+    stage.disk.sync_s = (0.1, 0.1)
+    stage.brokers.stop_broker(1)
+    await stage.settle(0.3)
+    await asyncio.wait_for(stage.controller.stop(), 2)
+    assert unsettled(stage), "it was not done"
+    later = await Stage(disk=stage.disk, boot_id="s2").start()
+    await later.settle(10)
+    assert unsettled(later) == [], "the next start makes it good"

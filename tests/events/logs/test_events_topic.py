@@ -1,0 +1,288 @@
+"""The events topic: its records, the partition of a shard key, and which records count."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.catalog import EVENT_VERSION
+from events.logs.events_topic import (
+    START,
+    Decided,
+    Fence,
+    PartitionReader,
+    Position,
+    Record,
+    RecordError,
+    RecordFromNewerVersion,
+    decode_record,
+    encode_record,
+    murmur2,
+    partition_of,
+)
+from events.logs.log import LogCorrupted
+from events.names import shard_key
+
+FENCE = Fence(3, "w-1", "1.0", EVENT_VERSION, (b"settings",))
+DECIDED = Decided(3, 7, (b"one", b"two"), b"answers", "")
+
+
+@pytest.mark.parametrize("record", [FENCE, DECIDED, Decided(1, 0, ()), Decided(1, 5, (), b"", "it is no command")])
+def test_records_round_trip(record: Record) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_record_bytes_of_this_version() -> None:
+    """Golden bytes: another encoding could not be read by the release before."""
+    assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
+    assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (msgspec.msgpack.encode(["merged", 1, 2]), "merged"),
+        (msgspec.msgpack.encode(["decided", 3, 7, [], b"", "", "more"]), "length"),
+        (msgspec.msgpack.encode(["decided", 3]), "length"),
+        (msgspec.msgpack.encode({"epoch": 1}), "array"),
+        (b"", "newer release"),
+        (b"\xc1", "newer release"),
+        (encode_record(FENCE).replace(b"w-1", b"w\xff1"), "utf-8"),
+    ],
+)
+def test_unknown_records_are_rejected(value: bytes, says: str) -> None:
+    with pytest.raises(RecordError, match=says):
+        decode_record(value)
+
+
+def test_a_fence_of_a_newer_event_version_names_its_release() -> None:
+    newer = encode_record(Fence(4, "w-2", "9.0", EVENT_VERSION + 1))
+    with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*up to"):
+        decode_record(newer)
+
+
+def test_partition_matches_kafkas_partitioner() -> None:
+    """The values of org.apache.kafka.common.utils.UtilsTest."""
+    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    assert {data: murmur2(data) for data in known} == {data: value & 0xFFFFFFFF for data, value in known.items()}
+
+
+@given(st.binary(max_size=300))
+def test_partition_matches_librdkafka(data: bytes) -> None:
+    assert murmur2(data) == murmur2_of_aiokafka(data) & 0xFFFFFFFF, data
+
+
+@given(st.text(max_size=50), st.integers(1, 100))
+def test_colliding_names_share_a_partition(name: str, partitions: int) -> None:
+    here = partition_of(shard_key(name), partitions)
+    assert 0 <= here < partitions
+    assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
+
+
+def fence(epoch: int, writer: str = "a", *events: bytes) -> Fence:
+    return Fence(epoch, writer, "1.0", EVENT_VERSION, events)
+
+
+def read_all(*records: Record) -> tuple[PartitionReader, list[tuple[int | None, int, tuple[bytes, ...]]]]:
+    """What counts of a whole topic: source, number of the first event, events."""
+    reader = PartitionReader(0)
+    counted = []
+    for offset, record in enumerate(records):
+        taken = reader.read(offset, encode_record(record))
+        if taken is not None:
+            counted.append((taken.source_offset, taken.first_event, taken.events))
+    return reader, counted
+
+
+def test_events_are_numbered_within_the_partition() -> None:
+    reader, counted = read_all(
+        fence(1, "a", b"s"), Decided(1, 0, (b"x", b"y")), Decided(1, 1, ()), Decided(1, 2, (b"z",))
+    )
+    assert counted == [(None, 0, (b"s",)), (0, 1, (b"x", b"y")), (1, 3, ()), (2, 3, (b"z",))]
+    assert reader.position == Position(4, 1, "a", 3, 4)
+
+
+def test_nothing_counts_before_the_first_fence() -> None:
+    assert read_all(Decided(0, 0, (b"x",)), Decided(1, 0, (b"x",)), Decided(-1, 0, ()))[1] == []
+
+
+def test_of_two_fences_with_one_epoch_the_first_wins() -> None:
+    reader, counted = read_all(fence(1, "a"), fence(2, "b", b"b"), fence(2, "c", b"c"), Decided(2, 0, (b"x",)))
+    assert reader.writer == "b"
+    assert [events for _, _, events in counted] == [(), (b"b",), (b"x",)]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3, 99])
+def test_a_fence_that_is_not_the_next_does_not_count(epoch: int) -> None:
+    reader, _ = read_all(fence(1, "a"), fence(epoch, "b"))
+    assert (reader.writer, reader.ignored) == ("a", 1)
+
+
+def test_decisions_of_a_fenced_worker_do_not_count() -> None:
+    _, counted = read_all(
+        fence(1, "a"), Decided(1, 0, (b"x",)), fence(2, "b"), Decided(1, 1, (b"!",)), Decided(2, 1, (b"y",))
+    )
+    assert [events for _, _, events in counted] == [(), (b"x",), (), (b"y",)]
+
+
+def test_a_command_counts_once() -> None:
+    _, counted = read_all(fence(1), Decided(1, 0, (b"x",)), Decided(1, 0, (b"again",)), Decided(1, 1, ()))
+    assert [source for source, _, _ in counted] == [None, 0, 1]
+
+
+def test_a_missing_command_stops_the_reader() -> None:
+    with pytest.raises(
+        LogCorrupted, match=r"decides command 2, and the next one is 1: records are missing; the events"
+    ):
+        read_all(fence(1), Decided(1, 0, ()), Decided(1, 2, ()))
+
+
+def test_a_record_that_cannot_be_read_stops_the_reader_where_it_was() -> None:
+    reader = PartitionReader(3)
+    with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
+        reader.read(0, b"?")
+    assert reader.position == START
+
+
+WORKERS: list[Record] = [
+    fence(1, "a", b"s"),
+    *(Decided(1, source, (b"x",)) for source in range(3)),
+    Fence(2, "b", "1.0", EVENT_VERSION, (), 3),
+    Fence(2, "late", "1.0", EVENT_VERSION, (), 1),
+    Decided(1, 3, (b"late",)),
+    *(Decided(2, source, (b"y",)) for source in range(3, 5)),
+]
+"""Two workers of one partition; what the first still writes at the end does not count."""
+
+
+@given(st.lists(st.integers(0, 3), min_size=len(WORKERS), max_size=len(WORKERS)))
+def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
+    """Control records and aborted ones; a reader may be replaced after any record."""
+    whole, (reader, *_) = read_all(*WORKERS), read_all()
+    offset, counted = 0, []
+    for record, skip in zip(WORKERS, skipped, strict=True):
+        offset += skip
+        taken = reader.read(offset, encode_record(record))
+        if taken is not None:
+            counted.append((taken.source_offset, taken.first_event, taken.events))
+        offset += 1
+        assert PartitionReader(0, reader.position).position == reader.position
+    assert counted == whole[1]
+    assert reader.position == msgspec.structs.replace(whole[0].position, kafka_offset=offset)
+
+
+@pytest.mark.parametrize("start", range(len(WORKERS)))
+@pytest.mark.parametrize("count", range(1, len(WORKERS)))
+def test_missing_records_are_detected(start: int, count: int) -> None:
+    """As where a topic was compacted: a later record shows it, where one counts; a reader may be replaced before."""
+    left = [(offset, record) for offset, record in enumerate(WORKERS) if not start <= offset < start + count]
+    reader, why, events = PartitionReader(3), "", 0
+    for offset, record in left:
+        try:
+            taken = reader.read(offset, encode_record(record))
+        except LogCorrupted as error:
+            why = str(error)
+            break
+        events += len(taken.events) if taken is not None else 0
+        if reader.position.kafka_offset <= offset:
+            reader = PartitionReader(3, msgspec.structs.replace(reader.position, kafka_offset=offset + 1))
+    end = left[-1][0] if left else 0
+    if why:
+        assert "partition 3, record " in why
+        assert "records are missing" in why
+        assert "cleanup.policy=delete" in why
+    else:  # what was lost does not count, or nothing that counts came after it
+        assert events == read_all(*WORKERS[: end + 1])[0].next_event or end < len(WORKERS) - 1
+
+
+def test_a_fence_shows_that_the_last_decision_is_missing() -> None:
+    with pytest.raises(LogCorrupted, match="it knows of 1 commands that were decided, and the next one is 0"):
+        read_all(fence(1), Fence(2, "b", "1.0", EVENT_VERSION, (), 1))
+
+
+def test_the_first_fence_says_where_commands_begin() -> None:
+    """As after the topic was restored."""
+    reader, counted = read_all(
+        Fence(1, "a", "1.0", EVENT_VERSION, (b"s",), 7), Decided(1, 6, (b"x",)), Decided(1, 7, ())
+    )
+    assert ([source for source, _, _ in counted], reader.next_source) == ([None, 7], 8)
+
+
+def test_a_reader_goes_on_where_another_stopped() -> None:
+    records: list[Record] = [
+        fence(1, "a"),
+        Decided(1, 0, (b"x",)),
+        fence(2, "b", b"s"),
+        Decided(2, 1, (b"y",)),
+        Decided(2, 2, ()),
+    ]
+    whole = read_all(*records)[0].position
+    for cut in range(len(records) + 1):
+        first = read_all(*records[:cut])[0]
+        second = PartitionReader(0, first.position)
+        for offset, record in enumerate(records[cut:], cut):
+            second.read(offset, encode_record(record))
+        assert second.position == whole, f"cut at {cut}"
+
+
+class Writer:
+    """Somebody who believes to own the partition: claims on what it has read, writes until it finds out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch = 0
+        self.next_source = 0
+
+    def claim(self, topic: list[bytes]) -> None:
+        seen = read(topic)
+        self.epoch = seen.epoch + 1
+        topic.append(encode_record(fence(self.epoch, self.name)))
+
+    def resume(self, topic: list[bytes]) -> None:
+        self.next_source = read(topic).next_source
+
+    def write(self, topic: list[bytes]) -> None:
+        if self.epoch:
+            topic.append(encode_record(Decided(self.epoch, self.next_source, (self.name.encode(),))))
+            self.next_source += 1
+
+
+def read(topic: list[bytes]) -> PartitionReader:
+    reader = PartitionReader(0)
+    for offset, value in enumerate(topic):
+        reader.read(offset, value)
+    return reader
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["claim", "write", "write", "write", "stale claim"]), st.integers(0, 2)))
+
+
+@given(STEPS)
+def test_however_writers_interleave_each_command_counts_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+    """Writers that were replaced go on writing; some claim on an old view. No reader ever stops, or counts twice."""
+    topic: list[bytes] = []
+    writers = [Writer(name) for name in "abc"]
+    for step, number in steps:
+        writer = writers[number]
+        if step == "write":
+            writer.write(topic)
+        elif step == "claim":
+            writer.claim(topic)
+            writer.resume(topic)
+        else:
+            behind = topic[: len(topic) // 2]
+            writer.claim(behind)
+            topic.append(behind[-1])
+            writer.resume(topic) if read(topic).writer == writer.name else setattr(writer, "epoch", 0)
+    reader, sources = PartitionReader(0), list[int]()
+    numbers: list[int] = []
+    for offset, value in enumerate(topic):
+        taken = reader.read(offset, value)
+        if taken is not None and taken.source_offset is not None:
+            sources.append(taken.source_offset)
+            numbers += range(taken.first_event, taken.first_event + len(taken.events))
+    assert sources == list(range(len(sources))), steps
+    assert numbers == list(range(len(numbers))), steps

@@ -1,0 +1,62 @@
+"""Commands as bytes: each comes back as it was; what is no command is kept apart from what is from a newer release."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.machine.commands.commands import (
+    AnyCommand,
+    ConfirmMetadata,
+    DeleteTopic,
+    ExpireRequest,
+    ReconcileTopics,
+)
+from controller.stream.log.codec import (
+    COMMAND_VERSION,
+    TIME_END_MS,
+    CommandError,
+    CommandFromNewerVersion,
+    decode_command,
+    encode_command,
+    key_of,
+)
+from events.names import BrokerId, Offset, RequestId, TopicName
+from tests.stream.log.records import BORN_MS, create, joined
+
+ONE, NAME = RequestId("r"), TopicName("b.c")
+COMMANDS: list[AnyCommand] = [
+    create("b.c", configs=(("retention.ms", None), ("a", "b"))),
+    DeleteTopic(request_id=ONE, at_ms=BORN_MS, topic=NAME),
+    ExpireRequest(request_id=ONE, at_ms=BORN_MS, topic=NAME),
+    ReconcileTopics(request_id=ONE, at_ms=BORN_MS, topics=(NAME,)),
+    ConfirmMetadata(request_id=ONE, at_ms=BORN_MS, brokers=(BrokerId(1),), offset=Offset(7)),
+    *joined(3),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_commands_round_trip(command: AnyCommand) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+def test_command_key_is_the_shard_key() -> None:
+    assert [key_of(command) for command in COMMANDS] == ["b_c", "b_c", "b_c", "", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, b"", b"\x01", b"\x01\xc1", b"\x01\x81\xa4type\xa5Paint", b"\x00\x80"),
+        encode_command(COMMANDS[0])[:40],
+        *(encode_command(create("t", at_ms=at_ms)) for at_ms in (TIME_END_MS, 2**63 - 1)),
+    ],
+)
+def test_invalid_commands_are_rejected(value: bytes | None) -> None:
+    with pytest.raises(CommandError, match="not a command"):
+        decode_command(value)
+
+
+def test_command_of_a_newer_version() -> None:
+    newer = bytes((COMMAND_VERSION + 1,)) + encode_command(COMMANDS[0])[1:]
+    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
+        decode_command(newer)

@@ -1,0 +1,255 @@
+"""The tasks of a partition's owner besides deciding, and its status."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from controller.engine.reports import Reports
+from controller.machine.commands.commands import ConfirmMetadata, DeleteTopic, FenceBroker, UnfenceBroker
+from controller.machine.decide import _DECIDERS
+from controller.stream.log.transport import KafkaUnavailable
+from controller.stream.worker.partition_brokers import PartitionBrokers, dry_run_within_s
+from controller.stream.worker.partition_decider import Fault
+from controller.stream.worker.status import WorkerStatus
+from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
+from events.codec import decode_event
+from events.names import BrokerId, RequestId, TopicName
+from tests.engine.stage import Heard
+from tests.simulation.virtual_time import on_virtual_time
+from tests.stream.log.records import BORN_MS, create
+from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
+from tests.stream.worker.stage import Stage, check_all_decided
+from tests.support.later_brokers import LaterBrokers
+
+
+async def started(
+    kafka: MemoryKafka,
+    data: Path,
+    name: str = "a",
+    brokers: int = 3,
+    brokers_of: type[PartitionBrokers] = PartitionBrokers,
+) -> Stage:
+    worker = Stage(kafka, data, name, brokers=brokers, brokers_of=brokers_of)
+    await worker.claim()
+    await worker.settle()
+    return worker
+
+
+def answers(worker: Stage) -> Counter[tuple[str, int]]:
+    """The terminal answers in the log, by topic and code."""
+    events = (record.event for record in worker.records)
+    return Counter((event.topic, event.error_code) for event in events if isinstance(event, CreateAnswered))
+
+
+def stop(broker_id: int) -> FenceBroker:
+    return FenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="stopped")
+
+
+def start(broker_id: int) -> UnfenceBroker:
+    return UnfenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="started")
+
+
+async def test_brokers_are_registered_in_every_partition_and_topics_become_ready(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    for partition in (0, 1):
+        assert worker.state(partition).store.durable_cluster.live == (1, 2, 3)
+    kafka.put(create("a"), create("b"), create("c"))
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1, ("b", 0): 1, ("c", 0): 1}
+    assert check_all_decided(kafka).counts["lost"] == 0
+    await worker.close()
+
+
+async def test_a_create_is_complete_with_the_record_that_decides_it(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    kafka.put(stop(2), create("a"))
+    commands = len(kafka.commands[0]) + len(kafka.commands[1])
+    worker.records.clear()
+    await worker.work()
+    about_it = [record for record in worker.records if getattr(record.event, "topic", "") == "a"]
+    assert [(type(record.event).__name__, record.cause.command) for record in about_it] == [
+        ("CreateRequested", "CreateTopic"),
+        ("TopicCreated", "CreateTopic"),
+        ("MetadataPropagated", "ConfirmMetadata"),
+        ("TopicReady", "ConfirmMetadata"),
+        ("CreateAnswered", "ConfirmMetadata"),
+    ]
+    assert next(r.event.brokers for r in about_it if isinstance(r.event, MetadataPropagated)) == (1, 3)
+    assert len(kafka.commands[0]) + len(kafka.commands[1]) == commands, "nobody had to put a command"
+    await worker.settle()
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_failing_synchronous_confirmation_keeps_the_create(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("a bug")
+
+    monkeypatch.setitem(_DECIDERS, ConfirmMetadata, fail)
+    kafka.put(create("a"))
+    await worker.work()
+    assert _topic(worker, "a").ready_at_ms is None
+    (fault,) = worker.faults
+    assert re.fullmatch(r"ConfirmMetadata of request applied-a-7-\w+: ValueError: a bug", fault.why)
+    monkeypatch.undo()
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1}, "they say it again, by a command"
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    first = await started(kafka, tmp_path, "first")
+    kafka.put(stop(2))
+    await first.settle()
+    await first.close()
+    second = await started(kafka, tmp_path, "second")
+    assert second.state(0).store.durable_cluster.live == (1, 3)
+    events = [decode_event(offset, value).event for offset, value in second.state(0).log.read()]
+    assert sum(isinstance(event, BrokerRegistered) for event in events) == 3
+    kafka.put(create("a"))
+    await second.settle()
+    assert answers(second) == {("a", 0): 1}, "the stopped broker is not waited for"
+    await second.close()
+
+
+async def test_a_broker_whose_owner_died_halfway_is_made_live(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    first = await started(kafka, tmp_path, "first", brokers=1)
+    await first.close()
+    for partition in range(2):
+        # as if the worker had died after its first two commands: registered, and not live yet
+        del kafka.commands[partition][1:]
+        del kafka.events[partition][2:]
+    second = await started(kafka, tmp_path, "second", brokers=1)
+    assert [second.state(partition).store.durable_cluster.live for partition in (0, 1)] == [(1,), (1,)]
+    await second.close()
+
+
+async def test_a_broker_that_returns_joins_the_in_sync_sets_again(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path)
+    kafka.put(create("a", replication_factor=3))
+    await worker.settle()
+    kafka.put(stop(1))
+    await worker.settle()
+    topic = _topic(worker, "a")
+    assert all(set(each.isr) == {2, 3} and each.leader in (2, 3) for each in topic.partitions)
+    kafka.put(start(1))
+    await worker.settle()
+    assert all(set(each.isr) == {1, 2, 3} for each in _topic(worker, "a").partitions)
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+    await _without_confirmations(worker, kafka, create("slow", timeout_ms=60_000))
+    assert answers(worker) == {}
+    heir = Stage(kafka, tmp_path, "heir", brokers=3)
+    heir.now_ms = BORN_MS + 60_001
+    kafka.put(stop(1), stop(2), stop(3))
+    await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0)))
+    await worker.engine.handle(kafka.fetch(1, worker.engine.next_source(1)))
+    await worker.close()
+    await heir.claim()
+    await heir.settle()
+    assert answers(heir) == {("slow", 7): 1}, "the deadline had passed when the partition was taken over"
+    check_all_decided(kafka)
+    await heir.close()
+
+
+async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+    await _without_confirmations(worker, kafka, create("slow", timeout_ms=50))
+    worker.now_ms += 50
+    await asyncio.sleep(0.1)
+    await worker.settle()
+    assert sum(answers(worker).values()) == 1
+    check_all_decided(kafka)
+    await worker.close()
+
+
+async def test_rejected_commands_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = MemoryKafka()
+    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+
+    async def refuse(*_: Any) -> Any:
+        raise KafkaUnavailable("no room")
+
+    monkeypatch.setattr(MemoryTransport, "put", refuse)
+    kafka.put(create("a"))
+    await worker.work()
+    await asyncio.sleep(0.01)
+    assert worker.losses == ["Kafka rejected commands: no room"]
+    monkeypatch.undo()
+    await worker.claim()
+    await worker.settle()
+    assert answers(worker) == {("a", 0): 1}, "what was dropped is said again by whoever claims"
+    await worker.close()
+
+
+async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any) -> None:
+    """Decide a create whose confirmations nobody decides."""
+    kafka.put(command)
+    await worker.work()
+    assert not any(isinstance(record.event, TopicReady) for record in worker.records)
+
+
+def _topic(worker: Stage, name: str) -> Any:
+    for partition in (0, 1):
+        topic = worker.state(partition).store.durable_named(TopicName(name))
+        if topic is not None:
+            return topic
+    raise AssertionError(f"no topic {name}")
+
+
+@pytest.mark.parametrize(
+    ("timeouts_ms", "within_s"),
+    [((), 5), ((0,), 5), ((-1,), 5), ((3_000,), 5), ((12_000,), 12), ((1_000, 20_000), 20), ((3_600_000,), 30)],
+)
+def test_dry_run_timeout(timeouts_ms: tuple[int, ...], within_s: float) -> None:
+    creates = [create(f"t{place}", timeout_ms=timeout_ms) for place, timeout_ms in enumerate(timeouts_ms)]
+    delete = DeleteTopic(request_id=RequestId("d"), at_ms=0, topic=TopicName("d"))
+    assert dry_run_within_s([*creates, delete]) == within_s
+
+
+def raised(offset: int) -> Fault:
+    try:
+        raise ZeroDivisionError("x" * 1_000_000)
+    except ZeroDivisionError as error:
+        return Fault(0, offset, "CreateTopic of request r: ZeroDivisionError", error)
+
+
+@on_virtual_time
+async def test_similar_faults_are_rate_limited_in_the_log() -> None:
+    with capture_logs() as lines:
+        heard = Heard()
+        status = WorkerStatus(Reports(heard, heard.write, heard))
+        for offset in range(300):
+            status.skipped(raised(offset))
+            status.skipped(Fault(offset % 2, offset, "not a command"))
+        assert [(line["offset"], line["partition"]) for line in lines] == [(0, 0), (0, 0), (1, 1)]
+        assert sum(len(str(line)) for line in lines) < 20_000
+        await asyncio.sleep(61)
+        status.skipped(raised(300))
+        assert lines[-1]["held_back"] == 299
+    counts = {name: value for name, _, value in status.gauges()}
+    assert counts["commands_passed_over"] == 601

@@ -1,0 +1,53 @@
+"""Identifiers of the product use the words of CONTRIBUTING.md ("Words"), not private ones.
+
+`BANNED` has the words that are gone from the whole product. When another one is gone, add it here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BANNED = {
+    "asks": "requests",
+    "clearance": "dry_run",
+    "consult": "needs_approval",
+    "ears": "contact",
+    "told": "reported",
+    "unheard": "needs_approval",
+    "upkeep": "replica_metadata",
+    "waiter": "pending_create",
+    "waiters": "pending_creates",
+}
+
+
+def _identifiers(path: Path) -> Iterator[tuple[str, int]]:
+    for part in path.relative_to(ROOT).with_suffix("").parts:
+        yield part, 1
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, node.lineno
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name, node.lineno
+
+
+def _words(identifier: str) -> list[str]:
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", identifier).lower().split("_")
+
+
+@pytest.mark.parametrize("package", ["controller", "events", "projections"])
+def test_identifiers_use_the_words_of_the_field(package: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {identifier}: write {BANNED[word]}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for identifier, line in _identifiers(path)
+        for word in _words(identifier)
+        if word in BANNED
+    ]
+    assert not found, "\n".join(found)
