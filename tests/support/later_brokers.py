@@ -12,5 +12,5 @@ from events.catalog import Recorded
 class LaterBrokers(PartitionBrokers):
     """Confirm what they have applied, when they have learned of it."""
 
-    def at_once(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()

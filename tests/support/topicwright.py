@@ -28,6 +28,8 @@ class Topicwright:
 
     @property
     def bootstrap(self) -> str:
+        """HOST:PORT of the Kafka listener; an AssertionError shows the output of a server that ended."""
+        assert self.process.popen.poll() is None, self.process.output[-4000:]
         return self.kafka
 
     def stop_broker(self, broker_id: int) -> None:

@@ -134,14 +134,16 @@ async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
 
 def _rows(status: Standing) -> Iterator[tuple[object, ...]]:
     part = status.quorum
-    leader = next(each for each in part.current_voters if each.replica_id == part.leader_id)
+    replicas = (*part.current_voters, *part.observers)
+    end = max(each.log_end_offset for each in replicas)  # the leader's, which may have left the voters
+    now_ms = max(each.last_caught_up_timestamp for each in replicas)
 
     def row(each: QuorumReplica, role: str) -> tuple[object, ...]:
-        behind_ms = leader.last_caught_up_timestamp - each.last_caught_up_timestamp
+        behind_ms = now_ms - each.last_caught_up_timestamp
         caught_up = "never" if each.last_caught_up_timestamp < 0 else f"{max(0, behind_ms) / 1000:.1f} s ago"
         directory = uuid_text(each.replica_directory_id) if any(each.replica_directory_id) else "-"
         priority = status.priorities.get(each.replica_id)
-        lag = leader.log_end_offset - each.log_end_offset
+        lag = end - each.log_end_offset
         wanted = "-" if priority is None else priority
         return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, wanted
 

@@ -250,6 +250,6 @@ async def test_similar_faults_are_rate_limited_in_the_log() -> None:
         assert sum(len(str(line)) for line in lines) < 20_000
         await asyncio.sleep(61)
         status.skipped(raised(300))
-        assert lines[-1]["held_back"] == 299
+        assert lines[-1]["suppressed"] == 299
     counts = {name: value for name, _, value in status.gauges()}
     assert counts["commands_passed_over"] == 601

@@ -24,14 +24,15 @@ def topicwright(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
 
 
-def leader_of(controllers: str) -> int:
+def leader_of(controllers: str) -> int | None:
+    """The leader's node id; None while an election runs."""
     shown = topicwright("quorum", "--bootstrap-controller", controllers)
-    assert shown.returncode == 0, shown.stderr
-    return int(shown.stdout.split()[1].rstrip(","))
+    return int(shown.stdout.split()[1].rstrip(",")) if shown.returncode == 0 else None
 
 
-def others(quorum: KafkaQuorum, leader: int) -> tuple[Controller, Controller]:
-    """The leader, and the other of Kafka's two controllers."""
+def others(quorum: KafkaQuorum) -> tuple[Controller, Controller]:
+    """The leader, if Kafka's, and the other of Kafka's two controllers."""
+    leader = until(lambda: leader_of(quorum.bootstrap), 120, "there is a leader")
     first, second = quorum.controllers
     return (first, second) if first.node_id == leader else (second, first)
 
@@ -47,7 +48,7 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
     with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
         ours.start()
         ours.votes()
-        leader, left = others(quorum, leader_of(quorum.bootstrap))
+        leader, left = others(quorum)
         leader.kill()  # of three voters two are left, and it takes two to elect one
         until(lambda: leader_of(left.address) in (left.node_id, VOTER), 120, "one of the two that are left leads")
         assert alike(ours.folder / "__cluster_metadata-0", left.metadata)
@@ -106,7 +107,7 @@ def test_a_voter_that_the_settings_name(tmp_path: Path, version: str) -> None:
         with voter(quorum, tmp_path / "voter", named, port=port) as ours:
             ours.start()
             ours.votes()
-            leader, left = others(quorum, leader_of(quorum.bootstrap))
+            leader, left = others(quorum)
             leader.kill()
             until(lambda: leader_of(left.address) in (left.node_id, VOTER), 120, "one of the two that are left leads")
             assert alike(ours.folder / "__cluster_metadata-0", left.metadata)
@@ -139,7 +140,7 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
             foreign.unlink()
             ours.start()
             ours.votes()
-            leader, other = others(quorum, leader_of(quorum.bootstrap))
+            leader, other = others(quorum)
             other.kill()
 
             def is_silent() -> bool:
