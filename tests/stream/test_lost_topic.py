@@ -106,7 +106,7 @@ def test_a_topic_that_was_lost_is_restored(stream_kafka: ReferenceKafka, tmp_pat
         assert restore("nowhere") == (2, f"topicwright: {tmp_path / 'nowhere'} is not a folder\n")
         code, said = restore("gateway-0", "worker-0")
         assert code == 0, said
-        assert f"partition 1: {len(before[1])} events of " in said
+        assert f"partition 1: {len(before[1])} events from " in said
         gateway = one.start_gateway()
         one.start_worker()
         assert create(gateway.kafka, names[0], "after") == {names[0]: 36, "after": 0}
