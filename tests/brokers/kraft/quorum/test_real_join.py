@@ -72,7 +72,7 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
         assert gone.stdout.startswith(f"node {VOTER} is no longer a voter; the voters are 3001, 3002\n")
         again = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
         assert again.returncode == 1
-        assert f"node {VOTER} is neither a voter nor a registration that blocks upgrades" in again.stderr
+        assert f"node {VOTER} is not a voter, and has no registration that blocks upgrades" in again.stderr
 
 
 def test_a_voter_whose_registration_is_removed_registers_again(tmp_path: Path) -> None:
