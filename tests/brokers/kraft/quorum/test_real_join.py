@@ -71,7 +71,7 @@ def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> 
         assert (gone.returncode, gone.stderr) == (0, "")
         assert gone.stdout.startswith(f"node {VOTER} is no longer a voter; the voters are 3001, 3002\n")
         again = topicwright("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
-        assert again.returncode == 1
+        assert again.returncode == 1, (gone.stdout, again.stdout, ours.process.output[-4000:])
         assert f"node {VOTER} is not a voter, and has no registration that blocks upgrades" in again.stderr
 
 
