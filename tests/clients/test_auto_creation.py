@@ -16,7 +16,7 @@ from tests.support.wire import Wire
 
 JAVA_VERSIONS = [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER]
 POLL_S = 2
-CREATED_WITHIN_S = 120
+CREATED_WITHIN_S = 300
 POLL_S_MAX = 20
 """How long a consumer polls where poll must throw, and thereby end it."""
 
@@ -29,12 +29,13 @@ def exists(address: str, topic: str) -> bool:
     return code == 0
 
 
-def until(reached: Callable[[], bool], try_it: Callable[[], object]) -> None:
-    """Try as often as a busy machine needs."""
-    deadline = time.monotonic() + CREATED_WITHIN_S
+def until(reached: Callable[[], bool], poll_for: Callable[[int], object]) -> None:
+    """Poll for twice as long each time, as long as a busy machine needs."""
+    deadline, poll_s = time.monotonic() + CREATED_WITHIN_S, POLL_S
     while not reached():
         assert time.monotonic() < deadline
-        try_it()
+        poll_for(poll_s)
+        poll_s *= 2
 
 
 def poll(classpath: str, address: str, *topics: tuple[str, bool], seconds: int = POLL_S) -> list[str]:
@@ -49,7 +50,10 @@ def poll(classpath: str, address: str, *topics: tuple[str, bool], seconds: int =
 @pytest.mark.parametrize("version", JAVA_VERSIONS)
 def test_java_consumers(version: str, bootstrap: str, topic: str, java_client: Callable[[str], str]) -> None:
     topics = (f"{topic}-allowed", True), (f"{topic}-forbidden", False)
-    until(lambda: exists(bootstrap, f"{topic}-allowed"), lambda: poll(java_client(version), bootstrap, *topics))
+    until(
+        lambda: exists(bootstrap, f"{topic}-allowed"),
+        lambda poll_s: poll(java_client(version), bootstrap, *topics, seconds=poll_s),
+    )
     assert not exists(bootstrap, f"{topic}-forbidden")
 
 
@@ -65,7 +69,7 @@ def test_java_consumer_where_the_cluster_forbids(
 def test_librdkafka_consumer(allow: bool, bootstrap: str, topic: str) -> None:
     _consume(bootstrap, topic, allow)
     if allow:
-        until(lambda: exists(bootstrap, topic), lambda: _consume(bootstrap, topic, allow))
+        until(lambda: exists(bootstrap, topic), lambda poll_s: _consume(bootstrap, topic, allow, poll_s))
     else:
         assert not exists(bootstrap, topic)
 
@@ -101,7 +105,7 @@ def test_java_consumer_that_allows_works_at_an_old_server(
 ) -> None:
     until(
         lambda: exists_by_old_metadata(old_metadata.kafka, topic),
-        lambda: poll(java_client(version), old_metadata.kafka, (topic, True)),
+        lambda poll_s: poll(java_client(version), old_metadata.kafka, (topic, True), seconds=poll_s),
     )
 
 
@@ -111,7 +115,7 @@ def exists_by_old_metadata(address: str, topic: str) -> bool:
         return topic in {each["name"] for each in wire.call("Metadata", 3, topics=None)["topics"]}
 
 
-def _consume(address: str, topic: str, allow: bool) -> None:
+def _consume(address: str, topic: str, allow: bool, seconds: int = POLL_S) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -127,7 +131,7 @@ def _consume(address: str, topic: str, allow: bool) -> None:
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        ends_at = time.monotonic() + POLL_S
+        ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at:
             consumer.poll(0.1)
     finally:
