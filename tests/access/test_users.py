@@ -211,10 +211,15 @@ async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) ->
     wrong: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
     begun: list[int] = []
-    gate = threading.Event()
-    first = asyncio.create_task(threads.run("a", gate.wait))
+    running, gate = threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        running.set()
+        return gate.wait()
+
+    first = asyncio.create_task(threads.run("a", wait))
     second = asyncio.create_task(threads.run("b", lambda: begun.append(1)))
-    await asyncio.sleep(0)
+    await asyncio.to_thread(running.wait)
     threads.close()
     gate.set()
     assert await first

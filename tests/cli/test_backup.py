@@ -55,9 +55,7 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest
     said = run(capsys, "backup", place, "--data", day)
     events, state = state_of(day)
     assert f"{len(events)} events added" in said
-    assert f"holds cluster {CLUSTER_ID} as it was after event {len(events) - 1}" in run(
-        capsys, "recover", place, "--data", again
-    )
+    assert f"has cluster {CLUSTER_ID} as of event {len(events) - 1}" in run(capsys, "recover", place, "--data", again)
     assert state_of(again) == (events, state)
     with closing(open_log(day)) as log, closing(open_log(again)) as other:
         assert head_of(log) == head_of(other)
@@ -78,7 +76,7 @@ def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, capsys: py
     assert run(capsys, "backup", place, "--data", folder).startswith("3 events added")
     assert len(list((place / "manifests").iterdir())) == 2
     events, _ = state_of(folder)
-    assert f"holds all {len(events)} of" in run(capsys, "backup", place, "--data", folder)
+    assert f"has all {len(events)} of" in run(capsys, "backup", place, "--data", folder)
 
 
 @pytest.mark.parametrize("at", [0, 1, 100, 101, 250])
@@ -289,7 +287,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
     with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
         about, pairs = snapshot.about, [*snapshot.scan()][:-1]
         store_snapshot(log, about, pairs)
-    assert f"{second} is not what the events before it lead to" in run(capsys, "verify", folder, code=1)
+    assert f"{second} does not match the events before it" in run(capsys, "verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
         log.note({next(key for key, _ in log.scan(b"t")): b"another"})
@@ -330,7 +328,7 @@ def _forge(place: Path) -> None:
         (_flip, "is not as it was archived"),
         (_forge, "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
-        (lambda place: shutil.rmtree(place / "manifests"), "has no event at that moment"),
+        (lambda place: shutil.rmtree(place / "manifests"), "has no event at this point in time"),
         (lambda place: (place / "archive.json").unlink(), "holds no archive"),
     ],
 )
@@ -348,7 +346,7 @@ def test_what_was_changed_is_not_recovered(
 WRONG = """
 recover {place} --data {day}                | exists and is not empty: name a new folder
 recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
-recover {place} --data {new} --at 1999-01-01| has no event at that moment
+recover {place} --data {new} --at 1999-01-01| has no event at this point in time
 recover {new} --data {new}                  | holds no archive
 recover http://a/b --data {new}             | is not a place for an archive
 recover s3://a:b@c --data {new}             | may hold a secret
