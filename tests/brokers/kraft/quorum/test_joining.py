@@ -90,7 +90,7 @@ async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_sam
 
 
 @pytest.mark.parametrize(
-    ("level", "why"), [(34, "level 34, and is supported from 17 to 33"), (16, "metadata.version is 16")]
+    ("level", "why"), [(34, "level 34, which is not supported; allowed: 17 to 33"), (16, "metadata.version is 16")]
 )
 async def test_a_cluster_with_a_level_that_this_release_lacks_is_not_joined(
     tmp_path: Path, level: int, why: str
