@@ -12,7 +12,7 @@ TOPICWRIGHT = Path(sys.executable).parent / "topicwright"
 STEPS = (
     r"ready kafka=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+",
     r"pay\.orders: created +\(\d+\.\d ms\)",
-    r"orders: POLICY_VIOLATION: topic 'orders' has no owner: say TEAM\.NAME",
+    r"orders: POLICY_VIOLATION: topic 'orders' has no owner: name it TEAM\.NAME",
     r"partition 0: replicas \[\d, \d, \d\] leader \d",
     r"pay\.refunds: created",
     r"partition 0: replicas \[[12], [12], -1\] leader [12]",
