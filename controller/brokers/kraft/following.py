@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
-from controller.brokers.kraft.importing.batch import Transactions, first_difference, import_batch, numbered
-from controller.brokers.kraft.importing.collector import Imported
-from controller.brokers.kraft.importing.snapshot import ids_in, import_snapshot
+from controller.brokers.kraft.importing import import_batch, import_snapshot
+from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import (
     LEADER_CHANGE,
@@ -35,23 +34,26 @@ from controller.brokers.kraft.log.batches import (
     embedded_events,
 )
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
+from controller.brokers.kraft.log.record_kinds import acl_of
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import QuorumLeader
+from controller.machine.state import Cluster, QuorumLeader
 from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
-from events.names import RequestId
+from events.names import BrokerId, RequestId
 from projections.store.recorder import Recorder
 from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
 UNFIT_CHARACTERS_MAX: Final = 300
+RECORD_CHARACTERS_MAX: Final = 200
 KAFKAS: Final = -1
 """The leader priority recorded for Kafka's own controllers."""
 
@@ -293,6 +295,76 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
         for batch in part.batches():
             image.fold((batch,), keep_mismatched=True)
     return image
+
+
+def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
+    """Describe the first record in which a batch differs from the projection of its events; None if there is none.
+    NoOpRecords, which embed the events, are not compared."""
+    ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
+    theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
+    for number, (our, their) in enumerate(zip_longest(ours, theirs)):
+        if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
+            return f"record {number} of the batch is {_text(their)}; its events project to {_text(our)}"
+    return None
+
+
+def _text(record: MetadataRecord | None) -> str:
+    text = "nothing" if record is None else repr(record)
+    return text if len(text) <= RECORD_CHARACTERS_MAX else text[: RECORD_CHARACTERS_MAX - 1] + "…"
+
+
+def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
+    """The records of a batch with their offsets; none of a control batch. A malformed record is returned as an
+    `UnknownRecord`, because followers never stop at one."""
+    if batch.is_control:
+        return
+    for offset, (_, value) in enumerate(batch.records, batch.base_offset):
+        try:
+            yield offset, decode_record(value)
+        except MalformedRecord:
+            yield offset, kinds.UnknownRecord(value=value)
+
+
+class Transactions:
+    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
+
+    def __init__(self) -> None:
+        self.begun_at: int | None = None
+        """The offset of the open transaction; None if none is open. A restart must read from there."""
+        self._held: list[tuple[int, MetadataRecord]] = []
+
+    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
+        """The records that now apply: those outside of transactions, and those of transactions that ended."""
+        counting: list[tuple[int, MetadataRecord]] = []
+        for offset, record in records:
+            match record:
+                case kinds.BeginTransactionRecord():
+                    self.begun_at, self._held = offset, []
+                case kinds.EndTransactionRecord():
+                    counting += self._held
+                    self.begun_at, self._held = None, []
+                case kinds.AbortTransactionRecord():
+                    self.abort()
+                case _ if self.begun_at is not None:
+                    self._held.append((offset, record))
+                case _:
+                    counting.append((offset, record))
+        return counting
+
+    def abort(self) -> None:
+        self.begun_at, self._held = None, []
+
+
+def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:
+    """The ids in an image, when all its events are known but the ids only as of `before`. Only ACLs that the cluster
+    has are included; the others are still a difference."""
+    brokers = image.all(kinds.RegisterBrokerRecord)
+    entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
+    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
+    return ProtocolIds(
+        {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
+        {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
+    )
 
 
 async def _no_page(_: int) -> None:

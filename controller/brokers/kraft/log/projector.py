@@ -24,10 +24,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import projection
+from controller.brokers.kraft.log import projection, record_kinds
 from controller.brokers.kraft.log.batches import Pair, embed_events
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, ProducerIdsRecord
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
@@ -247,7 +248,7 @@ class MetadataProjector:
             key = shard_key(event.topic)
             before = state.topics.get(key)
             applied = apply(state, record)
-            level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
+            level = state.cluster.feature(METADATA_VERSION_FEATURE)
             after, index = state.topics.get(key), getattr(event, "partition", None)
             if state.cluster.features:  # else all topics are projected with the first features
                 self._append(projection.topic_records(before, after, level, index))
@@ -258,19 +259,27 @@ class MetadataProjector:
         return applied
 
     def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
-        first = self._next_offset
-        resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
-        records = projection.cluster_records(before, after, self._epochs, first, resource)
+        first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
+        records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
+        records += projection.broker_records(before, after, self._epochs, first + len(records))
+        records += self._config_records(before, after, event)
         self._update_epoch(event, first)
         if isinstance(event, catalog.ProducerIdsAllocated):
-            epoch = self._epochs.get(event.broker_id, -1)
-            records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
-        is_first = isinstance(event, catalog.FeaturesChanged) and not before.features
+            end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
+            records.append(ProducerIdsRecord(broker_id=event.broker_id, broker_epoch=epoch, next_producer_id=end))
         records += self._access_records(Cluster() if is_first else before, after, first + len(records))
         self._append(records)
         if is_first:
             for topic in self.existing_topics():
-                self._append(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
+                self._append(projection.topic_records(None, topic, after.feature(METADATA_VERSION_FEATURE)))
+
+    def _config_records(self, before: Cluster, after: Cluster, event: Any) -> Iterable[MetadataRecord]:
+        if isinstance(event, catalog.ResourceConfigsChanged):  # the other resources are not compared
+            key = event.kind, event.name
+            return record_kinds.key_records(record_kinds.CONFIGS, key, before.configs_of(*key), after.configs_of(*key))
+        if before.resource_configs is after.resource_configs:
+            return ()
+        return record_kinds.kind_records(record_kinds.CONFIGS, before, after)
 
     @property
     def _next_offset(self) -> int:
@@ -280,11 +289,14 @@ class MetadataProjector:
         """Nothing before the first features; with them everything there is."""
         if not after.features:
             return []
-        records = projection.credential_and_quota_records(before, after)
-        removed, new = projection.acl_changes(before.acls, after.acls)
-        records += [RemoveAccessControlEntryRecord(id=self._acl_ids.remove(acl)) for acl in removed]
+        records = [
+            *record_kinds.kind_records(record_kinds.CREDENTIALS, before, after),
+            *record_kinds.kind_records(record_kinds.QUOTAS, before, after),
+        ]
+        removed, new = record_kinds.acl_changes(before.acls, after.acls)
+        records += [record_kinds.acl_record(self._acl_ids.remove(acl), "", None) for acl in removed]
         for offset, acl in enumerate(new, next_offset + len(records)):
-            records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
+            records.append(record_kinds.acl_record(self._acl_ids.assign(acl, offset), "", acl))
         return records
 
     def _update_epoch(self, event: catalog.Event, offset: int) -> None:

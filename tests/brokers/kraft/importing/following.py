@@ -7,20 +7,15 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.batch import import_batch
-from controller.brokers.kraft.importing.collector import Imported, merged
+from controller.brokers.kraft.importing import import_batch
+from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projection import (
-    acl_record,
-    config_records,
-    credential_and_quota_records,
-    registration_record,
-    topic_records,
-)
+from controller.brokers.kraft.log.projection import registration_record, topic_records
 from controller.brokers.kraft.log.projector import ProtocolIds
+from controller.brokers.kraft.log.record_kinds import CONFIGS, CREDENTIALS, FEATURES, QUOTAS, acl_record, kind_records
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Event, Recorded
@@ -54,7 +49,7 @@ class Follower:
         at_ms = 1000 + self.offset
         slices = import_batch(self.state, self.name_of, self.ids, batch, at_ms, decided.request_id, self.topics)
         events: list[Event] = []
-        for one in slices if in_slices else [merged(slices)]:
+        for one in slices if in_slices else list(slices):
             events += self.apply(one, decided, at_ms)
         for _, record in batch:
             try:
@@ -112,17 +107,14 @@ def said_by_state(state: State, ids: ProtocolIds) -> set[str]:
 
 def records_of(state: State, ids: ProtocolIds) -> Iterator[MetadataRecord]:
     cluster = state.cluster
-    for name, level in cluster.features:
-        yield kinds.FeatureLevelRecord(name=name, feature_level=level)
     for broker_id, broker in cluster.brokers.items():
         yield registration_record(broker, ids.broker_epochs[broker_id], LEVEL)
     for topic in topics_of(state):
         yield from topic_records(None, topic, LEVEL)
-    for (kind, name), configs in cluster.resource_configs:
-        yield from config_records(kind, name, (), configs)
-    yield from credential_and_quota_records(Cluster(), cluster)
+    for kind in (FEATURES, CONFIGS, CREDENTIALS, QUOTAS):
+        yield from kind_records(kind, Cluster(), cluster)
     assert sorted(ids.acls.values()) == sorted(cluster.acls), "each entry has an id"
-    yield from (acl_record(acl, acl_id) for acl_id, acl in ids.acls.items())
+    yield from (acl_record(acl_id, "", acl) for acl_id, acl in ids.acls.items())
     if cluster.next_producer_id:
         yield kinds.ProducerIdsRecord(next_producer_id=cluster.next_producer_id)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing.snapshot import import_snapshot
+from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from events.catalog import Cause, HistorySkipped, Recorded, SettingsChanged

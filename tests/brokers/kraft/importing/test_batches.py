@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from controller.brokers.kraft.importing import collector
-from controller.brokers.kraft.importing.batch import Transactions, first_difference, numbered
+from controller.brokers.kraft import importing_cluster
+from controller.brokers.kraft.following import Transactions, first_difference, numbered
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
@@ -41,7 +41,7 @@ def test_imported_events_project_to_the_same_records(batches: tuple[Batch, ...])
 def test_slices_applied_one_by_one_give_the_same_state(batches: tuple[Batch, ...]) -> None:
     whole, sliced = Follower(), Follower()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collector, "STEPS_PER_SLICE", 1)
+        patch.setattr(importing_cluster, "STEPS_PER_SLICE", 1)
         for records in batches:
             assert sliced.take(*records, in_slices=True) == whole.take(*records)
     assert sliced.differences() == []

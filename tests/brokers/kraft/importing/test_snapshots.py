@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.importing import collector
-from controller.brokers.kraft.importing.snapshot import import_snapshot
+from controller.brokers.kraft import importing_cluster
+from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
@@ -86,7 +86,7 @@ def test_an_import_is_sliced_by_steps(monkeypatch: pytest.MonkeyPatch) -> None:
         return len(list(found))
 
     whole = slices()
-    monkeypatch.setattr(collector, "STEPS_PER_SLICE", 1)
+    monkeypatch.setattr(importing_cluster, "STEPS_PER_SLICE", 1)
     assert (whole, slices() > 5) == (1, True)
 
 
