@@ -245,7 +245,7 @@ class Following:
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
         if page is not None:
             ids = self._projector.ids
-            self._projector.import_ids(ids.changes_to(ids_in(image, recorder.state.cluster, ids)))
+            self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
