@@ -18,7 +18,7 @@ from controller.brokers.kraft.log.metadata_records import (
     TopicRecord,
 )
 from controller.brokers.kraft.log.record_kinds import TOPICS
-from controller.brokers.kraft.migration.kafka_folder import KafkaFolder, read_folder
+from controller.brokers.kraft.kafka_folder import KafkaFolder, read_folder
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog

@@ -51,7 +51,7 @@ def refusal(
     if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
         return Refused(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "another broker with this id has a session: register again when the session session has ended",
+            "another broker with this id has a session: register again when that session has ended",
         )
     if request.is_migrating_zk_broker:
         return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")

@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.brokers.kraft.adopting import adopted
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -30,8 +32,6 @@ from controller.brokers.kraft.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.brokers.kraft.log.projector import MetadataProjector, acl_ids
-from controller.brokers.kraft.migration.adopting import adopted
-from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered

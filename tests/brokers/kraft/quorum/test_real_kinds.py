@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.brokers import kraft
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.support import tools

@@ -18,12 +18,12 @@ import msgspec
 from controller.brokers.kraft.features import unsupported_feature
 from controller.brokers.kraft.importing import import_all
 from controller.brokers.kraft.importing_cluster import Imported, Source
+from controller.brokers.kraft.kafka_folder import KafkaFolder
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataMark, acl_keys
-from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
 from controller.brokers.kraft.quorum.folder import FolderError
 from events import catalog
 from events.names import BrokerId, RequestId
