@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.brokers.kraft import importing_cluster
-from controller.brokers.kraft.following import Transactions, first_difference, numbered
+from controller.brokers.kraft.applier import Transactions, first_difference, numbered
 from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer

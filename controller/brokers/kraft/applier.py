@@ -60,7 +60,7 @@ KAFKAS: Final = -1
 logger = structlog.get_logger("topicwright.quorum")
 
 
-class Following:
+class BatchApplier:
     """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
 
     def __init__(self, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged) -> None:
@@ -248,7 +248,7 @@ class Following:
             self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
-            self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
+            self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
         )
         request_id, store, slices = skipped_snapshot(skipped).request_id, recorder.store, []
         for each in import_snapshot(
