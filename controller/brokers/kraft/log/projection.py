@@ -80,22 +80,17 @@ _STEPS: Final = ((1, 0), (1, 1))
 """The increments of partition epoch and leader epoch that one change may have."""
 
 
-def _fields(partition: Partition) -> dict[str, Any]:
+def _values(partition: Partition) -> tuple[Any, ...]:
+    """The values of PARTITION_FIELDS, in that order."""
     known = replica_metadata_of(partition)
-    return {
-        "replicas": partition.replicas,
-        "isr": partition.isr,
-        "removing_replicas": known.removing,
-        "adding_replicas": known.adding,
-        "directories": known.directories or (UNASSIGNED,) * len(partition.replicas),
-        "eligible_leader_replicas": known.elr,
-        "last_known_elr": known.last_known_elr,
-    }
+    directories = known.directories or (UNASSIGNED,) * len(partition.replicas)
+    replicas, isr = partition.replicas, partition.isr
+    return replicas, isr, known.removing, known.adding, directories, known.elr, known.last_known_elr
 
 
 def _changes(before: Partition, after: Partition) -> dict[str, Any]:
-    old = _fields(before)
-    return {name: value for name, value in _fields(after).items() if value != old[name]}
+    values = zip(PARTITION_FIELDS, _values(before), _values(after), strict=True)
+    return {name: new for name, old, new in values if old is not new and old != new}
 
 
 def _recovery_change(before: Partition, after: Partition) -> bool | None:
@@ -108,18 +103,22 @@ def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
-    fields = _fields(partition)
-    for name in ("eligible_leader_replicas", "last_known_elr"):
-        fields[name] = fields[name] or None
+    replicas, isr, removing, adding, directories, elr, last_known_elr = _values(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
         partition_id=index,
         topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        removing_replicas=removing,
+        adding_replicas=adding,
         leader=partition.leader,
         leader_recovery_state=int(replica_metadata_of(partition).recovering),
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        **fields,
+        directories=directories,
+        eligible_leader_replicas=elr or None,
+        last_known_elr=last_known_elr or None,
     )
 
 
