@@ -4,6 +4,7 @@ unsupported records, and the check of embedded events."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,9 @@ from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import topic_records
+from controller.brokers.kraft.log.record_kinds import ACLS, CONFIGS, CREDENTIALS, FEATURES, QUOTAS, Kind
+from controller.machine.state import ScramCredential
+from events.access import Acl
 from events.catalog import CreateAnswered, Event, HistorySkipped, TopicConfigsChanged, TopicDiscovered, TopicVanished
 from events.external_decision import skipped_snapshot
 from tests.brokers.kraft.follower import (
@@ -33,6 +37,7 @@ from tests.brokers.kraft.follower import (
     followed,
     level,
     partition,
+    through_bytes,
 )
 from tests.brokers.kraft.kafka_walks import Batch, walk, walks
 from tests.brokers.kraft.logs import LogRig, access_history, log_of
@@ -40,6 +45,21 @@ from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.projections.logs import story
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "name", "value"),
+    [
+        (FEATURES, "", "group.version", 1),
+        (CONFIGS, (4, "1"), "log.retention.ms", "5"),
+        (CREDENTIALS, ("bob", "SCRAM-SHA-512"), "", ScramCredential(4096, b"salt", b"stored", b"server")),
+        (QUOTAS, (("client-id", None), ("user", "bob")), "producer_byte_rate", 0.0),
+        (ACLS, b"\7" * 16, "", Acl(2, 4, "pay.", "User:bob", "*", 3, 2)),
+    ],
+)
+def test_a_record_has_the_value_that_it_was_made_of(kind: Kind, key: Any, name: str, value: Any) -> None:
+    for each in (value, None):
+        assert kind.decode(through_bytes(kind.encode(key, name, each))) == (key, name, each)
 
 
 @settings(max_examples=200, deadline=None)

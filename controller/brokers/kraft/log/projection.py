@@ -214,12 +214,12 @@ def broker_records(before: Cluster, after: Cluster, epochs: BrokerEpochs, next_o
     level = after.feature(METADATA_VERSION_FEATURE)
     for broker_id in sorted(differing_keys(before.brokers, after.brokers)):
         old, new, epoch = before.brokers.get(broker_id), after.brokers.get(broker_id), epochs.get(broker_id, -1)
-        was, real = is_kraft_broker(old), is_kraft_broker(new)
-        if was and not real:
+        was_kraft, is_kraft = is_kraft_broker(old), is_kraft_broker(new)
+        if was_kraft and not is_kraft:
             records.append(kinds.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch))
-        if new is None or not real:
+        if new is None or not is_kraft:
             continue
-        if old is None or not was or old.broker_epoch != new.broker_epoch:
+        if old is None or not was_kraft or old.broker_epoch != new.broker_epoch:
             records.append(registration_record(new, next_offset + len(records), level))
         else:
             records += _registration_change(old, new, epoch, level)
