@@ -42,11 +42,11 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import Cluster, QuorumLeader
-from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
+from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
-from events.names import BrokerId, RequestId
+from events.names import BrokerId
 from projections.store.recorder import Recorder
 from projections.store.store import topic_slices
 
@@ -180,20 +180,20 @@ class BatchApplier:
         kraft_version = 0 if quorum is None else quorum.kraft_version
         begun = [QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = ExternalDecision(leader_id, epoch, complete[0][0]).request_id
+        decided = ExternalDecision(leader_id, epoch, complete[0][0])
         slices = import_batch(
             state,
             store.durable_name_of,
             self._projector.ids,
             complete,
             at_ms,
-            request_id,
+            decided,
             lambda: chain.from_iterable(topic_slices(lambda: store)),
         )
         end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
-        recorded = self._record_imported(recorder, at_ms, request_id, begun, end)
+        recorded = self._record_imported(recorder, at_ms, decided, begun, end)
         for each in slices:
-            recorded += self._record_imported(recorder, at_ms, request_id, each.events, end, each)
+            recorded += self._record_imported(recorder, at_ms, decided, each.events, end, each)
             await asyncio.sleep(0)
         self._commit_import(recorder, recorded)
         return recorded
@@ -202,7 +202,7 @@ class BatchApplier:
         self,
         recorder: Recorder,
         at_ms: int,
-        request_id: RequestId,
+        decided: ExternalDecision,
         events: Sequence[Event],
         end: int,
         found: Imported | None = None,
@@ -214,7 +214,7 @@ class BatchApplier:
                 logger.error("unsupported record: this node will not lead", what=found.unsupported)
         self._projector.begin_import(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
-        return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
+        return recorder.record(at_ms, decided.cause, [*begin, *events], indexed=False)
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
         if recorded:
@@ -250,7 +250,7 @@ class BatchApplier:
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
         )
-        request_id, store, slices = skipped_snapshot(skipped).request_id, recorder.store, []
+        decided, store, slices = skipped_snapshot(skipped), recorder.store, []
         for each in import_snapshot(
             recorder.state, chain.from_iterable(topic_slices(lambda: store)), self._projector.ids, image, at_ms, skipped
         ):
@@ -262,7 +262,7 @@ class BatchApplier:
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
             end = snapshot.end_offset if is_last else self.applied
-            records = self._record_imported(recorder, at_ms, request_id, each.events, end, each)
+            records = self._record_imported(recorder, at_ms, decided, each.events, end, each)
             recorded += records
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)

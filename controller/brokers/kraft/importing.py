@@ -40,8 +40,8 @@ from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
 from events import catalog
 from events.catalog import ConfigOp, Configs, Partition
-from events.external_decision import FOLLOW, skipped_snapshot
-from events.names import RequestId, ShardKey, TopicId, TopicName, shard_key
+from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
+from events.names import ShardKey, TopicId, TopicName, shard_key
 
 _SET, _DELETE = 0, 1
 
@@ -52,16 +52,16 @@ def import_batch(
     ids_before: ProtocolIds,
     records: Iterable[tuple[int, MetadataRecord]],
     at_ms: int,
-    request_id: RequestId,
+    decided: ExternalDecision,
     every_topic: Callable[[], Iterable[Topic]],
 ) -> Iterator[Imported]:
     """The decisions in a batch's records, given with their offsets, as events, in slices of some milliseconds each.
 
-    `request_id` is that of `ExternalDecision` and names the controller. `name_of` returns the name of a topic by its
-    id. `every_topic` is called only if a record concerns all topics. The caller may apply a slice to `state` before it
-    takes the next one, or all of them at the end; nothing else may change it meanwhile.
+    `name_of` returns the name of a topic by its id. `every_topic` is called only if a record concerns all topics. The
+    caller may apply a slice to `state` before it takes the next one, or all of them at the end; nothing else may change
+    it meanwhile.
     """
-    collector = EventCollector(source_of(request_id))
+    collector = EventCollector(source_of(decided))
     cluster = ClusterImport(state.cluster, ids_before, collector)
     topics = TopicImport(collector, at_ms, state.topics.get, name_of, every_topic)
     return collector.slices(chain(_apply(records, cluster, topics, collector), cluster.finish(), topics.finish()))
@@ -94,7 +94,7 @@ def import_snapshot(
 ) -> Iterator[Imported]:
     """Import the difference in slices of some milliseconds; the first one has the `skipped` event. `topics` are all
     topics of the state, which must not change until the last slice is taken."""
-    collector = EventCollector(source_of(skipped_snapshot(skipped).request_id), image)
+    collector = EventCollector(source_of(skipped_snapshot(skipped)), image)
     collector.add(skipped)
     return collector.slices(_compare(state.cluster, topics, ids_before, collector, at_ms))
 

@@ -40,8 +40,7 @@ from controller.machine.access.credentials import MECHANISMS
 from controller.machine.state import Cluster
 from events import catalog
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
-from events.catalog import Cause
-from events.external_decision import FOLLOW, external_decision
+from events.external_decision import ExternalDecision
 from events.names import BrokerId, RequestId
 
 STEPS_PER_SLICE: Final = 200
@@ -71,10 +70,7 @@ class Source(msgspec.Struct, frozen=True):
     reason: str
 
 
-def source_of(request_id: RequestId) -> Source:
-    """The source for events with the request id of `ExternalDecision`."""
-    decided = external_decision(Cause(FOLLOW, request_id))
-    assert decided is not None, f"{request_id} is not the id of an external decision"
+def source_of(decided: ExternalDecision) -> Source:
     return Source(decided.request_id, decided.leader, decided.summary)
 
 

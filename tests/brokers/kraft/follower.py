@@ -48,7 +48,7 @@ class Follower:
         batch = [(offset, through_bytes(one)) for offset, one in enumerate(records, self.offset)]
         decided = ExternalDecision(self.node_id, self.epoch, self.offset)
         at_ms = 1000 + self.offset
-        slices = import_batch(self.state, self.name_of, self.ids, batch, at_ms, decided.request_id, self.topics)
+        slices = import_batch(self.state, self.name_of, self.ids, batch, at_ms, decided, self.topics)
         events: list[Event] = []
         for one in slices if in_slices else list(slices):
             events += self.apply(one, decided, at_ms)
