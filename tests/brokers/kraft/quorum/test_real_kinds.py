@@ -50,8 +50,8 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-READS = ("import_batch", "moving")
-"""Folders whose records go into no log."""
+READS = ("importing.py", "importing_cluster.py")
+"""Files whose records go into no log."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
