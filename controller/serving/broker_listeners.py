@@ -70,7 +70,7 @@ class BrokerListeners:
         """Take requests, for each broker by the handlers that are made for it, and show these listeners to clients of
         `api`; with the setting `none`, open no ports. Raises SettingsError where the brokers that are known need more
         ports than there are."""
-        self._listening.counts.total_max //= 2  # a request that is passed on has a connection of its own to a broker
+        self._listening.counts.descriptors_per_connection = 2
         if not self._ports:
             return
         api.broker_ports = self.endpoint

@@ -197,7 +197,7 @@ class Member:
             return
         self.doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self.replication.following.on_unregistered = self._register_again
+        self.replication.applier.on_unregistered = self._register_again
         if not node.quorum.is_voter:
             self.doing = "being made a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
@@ -272,7 +272,7 @@ class Member:
             (
                 "quorum_vetoed",
                 "1 while the metadata log has what this release cannot say as events: this node will not lead.",
-                float(bool(self.replication.following.unsupported)),
+                float(bool(self.replication.applier.unsupported)),
             ),
             (
                 "quorum_full",

@@ -22,7 +22,7 @@ from controller.apis.kraft.quorum import (
     quorum_handlers,
 )
 from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import ApiKey

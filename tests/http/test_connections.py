@@ -103,7 +103,7 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
 
 
 async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
-    counts = ConnectionCounts(total_max=3)
+    counts = ConnectionCounts(descriptors_max=3)
     async with service() as one:
         other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))

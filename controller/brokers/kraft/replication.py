@@ -2,7 +2,7 @@
 
 A leader appends the batches of a commit (`log.projector`) and waits until the high watermark passes them. Only then
 does it write the events and state to the event log, in one write without a flush: after a power failure the batches
-restore it. A follower writes the same events from committed batches (`following`). Both store the applied metadata log
+restore it. A follower writes the same events from committed batches (`applier`). Both store the applied metadata log
 offset with the events, so that each batch is applied exactly once across crashes.
 """
 
@@ -16,8 +16,8 @@ from typing import Final
 
 import structlog
 
+from controller.brokers.kraft.applier import BatchApplier
 from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
-from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
@@ -54,10 +54,10 @@ class QuorumReplication:
         self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
         self.on_lost: Callable[[], None] = lambda: None
-        self.following = Following(files, log, projector, first)
-        self.following.fetch_missing = partial(fetch_missing_events, node, log)
+        self.applier = BatchApplier(files, log, projector, first)
+        self.applier.fetch_missing = partial(fetch_missing_events, node, log)
         self.tree_heads = TreeHeads(node, log)
-        self.following.on_root = self.tree_heads.compare
+        self.applier.on_root = self.tree_heads.compare
         self.pages = EventPages(log, files)
         """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)
@@ -76,7 +76,7 @@ class QuorumReplication:
     @property
     def applied(self) -> int:
         """The metadata log below this offset is in the event log."""
-        return self.following.applied
+        return self.applier.applied
 
     @property
     def leads(self) -> bool:
@@ -97,8 +97,8 @@ class QuorumReplication:
     def reload(self) -> None:
         """Continue from the end of the event log, which is writable again."""
         self._led_epoch = None
-        self.following.reload()
-        if not self.quorum.can_lead and not self.following.unsupported and not self.tree_heads.is_minority:
+        self.applier.reload()
+        if not self.quorum.can_lead and not self.applier.unsupported and not self.tree_heads.is_minority:
             self._node.veto(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
@@ -115,7 +115,7 @@ class QuorumReplication:
         """Record the applied metadata log offset, also where nothing was decided since the last event. Returns it.
         Raises LogError."""
         end = self.applied
-        if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
+        if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
             self._log.note({MARK: self._projector.record_applied(end)})
             self._projector.became_durable()
         return end
@@ -138,8 +138,8 @@ class QuorumReplication:
                 raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
         with self._resign_on_log_error():
-            self.following.write(commit)
-        self.following.applied = last + 1
+            self.applier.write(commit)
+        self.applier.applied = last + 1
 
     @contextmanager
     def _resign_on_log_error(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ class QuorumReplication:
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
                 with self._resign_on_log_error():
-                    records = await self.following.apply_next(recorder, self.quorum.high_watermark)
+                    records = await self.applier.apply_next(recorder, self.quorum.high_watermark)
                 self._veto()
                 await asyncio.sleep(0)
                 if records:
@@ -172,9 +172,9 @@ class QuorumReplication:
         return None
 
     def _veto(self) -> None:
-        if self.following.unsupported and self.quorum.can_lead:
+        if self.applier.unsupported and self.quorum.can_lead:
             logger.error(
-                "this node follows and votes, but will not lead: unsupported records", why=self.following.unsupported
+                "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported
             )
             self._node.veto(False)
 
@@ -193,13 +193,13 @@ class QuorumReplication:
 
     def _end_transaction(self) -> None:
         """Abort a transaction that the leader before left open (KIP-868)."""
-        if self.following.transactions.begun_at is not None:
+        if self.applier.transactions.begun_at is not None:
             reason = "another controller leads"
             try:
                 self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
             except OSError as failure:
                 raise LogDiskFull(str(failure)) from failure
-            self.following.transactions.abort()
+            self.applier.transactions.abort()
 
     async def _wait_for_change(self, stopping: asyncio.Event) -> None:
         def is_there(quorum: Quorum) -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.brokers.kraft.adopting import adopted
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -29,9 +31,7 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import AclIds, MetadataProjector
-from controller.brokers.kraft.migration.adopting import adopted
-from controller.brokers.kraft.migration.kafka_folder import read_folder
+from controller.brokers.kraft.log.projector import MetadataProjector, acl_ids
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered
@@ -130,9 +130,7 @@ def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
     assert events[QuotasChanged].entity == (("user", None),)
     store = InMemoryLog("cluster")
     store.write(Commit([Entry(b"event")], dict(taken.state)))
-    ids = AclIds(store)
-    ids.reload()
-    assert ids.remove(acl) == ACL.id
+    assert acl_ids(store)[acl] == ACL.id
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:

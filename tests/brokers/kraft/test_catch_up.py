@@ -18,8 +18,8 @@ from controller.kafka.messages import quorum
 from events.catalog import HistorySkipped
 from events.logs.log import EventLog
 from projections.store import tree
+from tests.brokers.kraft import follower
 from tests.brokers.kraft.desks import Desk, steps, three
-from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history
 from tests.kafka.server.listener import until
 
@@ -39,7 +39,7 @@ async def cut_short(desk: Desk) -> None:
         desk.node.append([(None, encode_record(kinds.NoOpRecord()))])
         end = desk.seat.log.end
         await desk.node.until(lambda core, end=end: core.high_watermark >= end)  # type: ignore[misc]
-        desk.replication.following.applied = end
+        desk.replication.applier.applied = end
         taken = Snapshotting(desk.node.quorum, desk.seat.log, 1, 0, lambda: 0.0, applied)
         assert await taken.take()
     assert desk.seat.log.start > 0
@@ -53,7 +53,9 @@ def kept(desk: Desk) -> list[tuple[bytes, bytes]]:
 async def decided_by_kafka(desk: Desk, number: int) -> None:
     """A batch without events."""
     topic = kinds.TopicRecord(name=f"k{number}", topic_id=bytes([number]) * 16)
-    end = 1 + desk.node.append([(None, encode_record(each)) for each in (topic, story.partition(topic.topic_id, 0, 1))])
+    end = 1 + desk.node.append(
+        [(None, encode_record(each)) for each in (topic, follower.partition(topic.topic_id, 0, 1))]
+    )
     desk.load()
     while desk.replication.applied < end:
         assert await desk.follow(), "it has events"

@@ -274,7 +274,7 @@ def test_max_connections_per_ip_overrides() -> None:
 
 
 def test_total_connection_limit() -> None:
-    counts = ConnectionCounts(total_max=3)
+    counts = ConnectionCounts(descriptors_max=3)
     assert [counts.admit(f"192.0.2.{number}") for number in range(5)] == [True, True, True, False, False]
     counts.left("192.0.2.0")
     assert counts.total == 2

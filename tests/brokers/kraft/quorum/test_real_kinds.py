@@ -25,11 +25,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.brokers import kraft
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.support import tools
@@ -50,8 +50,8 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-READS = ("importing", "migration")
-"""Folders whose records go into no log."""
+READS = ("importing.py", "importing_cluster.py")
+"""Files whose records go into no log."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord
-from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft import following
 from controller.brokers.kraft.quorum.raft.log import SnapshotId

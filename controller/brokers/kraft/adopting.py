@@ -16,16 +16,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.importing.collector import EventCollector, Imported, Source, merged
-from controller.brokers.kraft.importing.snapshot import import_difference
+from controller.brokers.kraft.importing import import_all
+from controller.brokers.kraft.importing_cluster import Imported, Source
+from controller.brokers.kraft.kafka_folder import KafkaFolder
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.projector import MARK, MetadataMark, ProtocolIds, acl_keys
-from controller.brokers.kraft.migration.kafka_folder import KafkaFolder
+from controller.brokers.kraft.log.projector import MARK, MetadataMark, acl_keys
 from controller.brokers.kraft.quorum.folder import FolderError
-from controller.machine.state import Cluster
 from events import catalog
 from events.names import BrokerId, RequestId
 
@@ -55,8 +54,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
-    collector = EventCollector(Source(request_id, COMMAND, "as it was"), image)
-    found = merged(import_difference(Cluster(), (), ProtocolIds(), collector, 0))
+    found = import_all(image, Source(request_id, COMMAND, "as it was"))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
     mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
 from controller.brokers.kraft.catch_up import Page
-from controller.brokers.kraft.importing.batch import Transactions, first_difference, import_batch, numbered
-from controller.brokers.kraft.importing.collector import Imported
-from controller.brokers.kraft.importing.snapshot import ids_in, import_snapshot
+from controller.brokers.kraft.importing import import_batch, import_snapshot
+from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import (
     LEADER_CHANGE,
@@ -35,30 +34,33 @@ from controller.brokers.kraft.log.batches import (
     embedded_events,
 )
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_control, decode_record
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
+from controller.brokers.kraft.log.record_kinds import acl_of
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import QuorumLeader
-from events.catalog import Cause, Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
+from controller.machine.state import Cluster, QuorumLeader
+from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
-from events.names import RequestId
+from events.names import BrokerId
 from projections.store.recorder import Recorder
 from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
 UNFIT_CHARACTERS_MAX: Final = 300
+RECORD_CHARACTERS_MAX: Final = 200
 KAFKAS: Final = -1
 """The leader priority recorded for Kafka's own controllers."""
 
 logger = structlog.get_logger("topicwright.quorum")
 
 
-class Following:
+class BatchApplier:
     """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
 
     def __init__(self, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged) -> None:
@@ -178,20 +180,20 @@ class Following:
         kraft_version = 0 if quorum is None else quorum.kraft_version
         begun = [QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)] if begins else []
         at_ms = max(batch.timestamp_ms, recorder.last_ms)
-        request_id = ExternalDecision(leader_id, epoch, complete[0][0]).request_id
+        decided = ExternalDecision(leader_id, epoch, complete[0][0])
         slices = import_batch(
             state,
             store.durable_name_of,
             self._projector.ids,
             complete,
             at_ms,
-            request_id,
+            decided,
             lambda: chain.from_iterable(topic_slices(lambda: store)),
         )
         end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
-        recorded = self._record_imported(recorder, at_ms, request_id, begun, end)
+        recorded = self._record_imported(recorder, at_ms, decided, begun, end)
         for each in slices:
-            recorded += self._record_imported(recorder, at_ms, request_id, each.events, end, each)
+            recorded += self._record_imported(recorder, at_ms, decided, each.events, end, each)
             await asyncio.sleep(0)
         self._commit_import(recorder, recorded)
         return recorded
@@ -200,7 +202,7 @@ class Following:
         self,
         recorder: Recorder,
         at_ms: int,
-        request_id: RequestId,
+        decided: ExternalDecision,
         events: Sequence[Event],
         end: int,
         found: Imported | None = None,
@@ -212,7 +214,7 @@ class Following:
                 logger.error("unsupported record: this node will not lead", what=found.unsupported)
         self._projector.begin_import(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
-        return recorder.record(at_ms, Cause(FOLLOW, request_id), [*begin, *events], indexed=False)
+        return recorder.record(at_ms, decided.cause, [*begin, *events], indexed=False)
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
         if recorded:
@@ -243,12 +245,12 @@ class Following:
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
         if page is not None:
             ids = self._projector.ids
-            self._projector.import_ids(ids.changes_to(ids_in(image, recorder.state.cluster, ids)))
+            self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
-            self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is kept"
+            self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
         )
-        request_id, store, slices = skipped_snapshot(skipped).request_id, recorder.store, []
+        decided, store, slices = skipped_snapshot(skipped), recorder.store, []
         for each in import_snapshot(
             recorder.state, chain.from_iterable(topic_slices(lambda: store)), self._projector.ids, image, at_ms, skipped
         ):
@@ -260,7 +262,7 @@ class Following:
         for number, each in enumerate(slices, 1):
             is_last = number == len(slices)
             end = snapshot.end_offset if is_last else self.applied
-            records = self._record_imported(recorder, at_ms, request_id, each.events, end, each)
+            records = self._record_imported(recorder, at_ms, decided, each.events, end, each)
             recorded += records
             self._commit_import(recorder, records)
             store.became_durable(recorder.state)
@@ -293,6 +295,76 @@ def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
         for batch in part.batches():
             image.fold((batch,), keep_mismatched=True)
     return image
+
+
+def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
+    """Describe the first record in which a batch differs from the projection of its events; None if there is none.
+    NoOpRecords, which embed the events, are not compared."""
+    ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
+    theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
+    for number, (our, their) in enumerate(zip_longest(ours, theirs)):
+        if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
+            return f"record {number} of the batch is {_text(their)}; its events project to {_text(our)}"
+    return None
+
+
+def _text(record: MetadataRecord | None) -> str:
+    text = "nothing" if record is None else repr(record)
+    return text if len(text) <= RECORD_CHARACTERS_MAX else text[: RECORD_CHARACTERS_MAX - 1] + "…"
+
+
+def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
+    """The records of a batch with their offsets; none of a control batch. A malformed record is returned as an
+    `UnknownRecord`, because followers never stop at one."""
+    if batch.is_control:
+        return
+    for offset, (_, value) in enumerate(batch.records, batch.base_offset):
+        try:
+            yield offset, decode_record(value)
+        except MalformedRecord:
+            yield offset, kinds.UnknownRecord(value=value)
+
+
+class Transactions:
+    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
+
+    def __init__(self) -> None:
+        self.begun_at: int | None = None
+        """The offset of the open transaction; None if none is open. A restart must read from there."""
+        self._held: list[tuple[int, MetadataRecord]] = []
+
+    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
+        """The records that now apply: those outside of transactions, and those of transactions that ended."""
+        counting: list[tuple[int, MetadataRecord]] = []
+        for offset, record in records:
+            match record:
+                case kinds.BeginTransactionRecord():
+                    self.begun_at, self._held = offset, []
+                case kinds.EndTransactionRecord():
+                    counting += self._held
+                    self.begun_at, self._held = None, []
+                case kinds.AbortTransactionRecord():
+                    self.abort()
+                case _ if self.begun_at is not None:
+                    self._held.append((offset, record))
+                case _:
+                    counting.append((offset, record))
+        return counting
+
+    def abort(self) -> None:
+        self.begun_at, self._held = None, []
+
+
+def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:
+    """The ids in an image, when all its events are known but the ids only as of `before`. Only ACLs that the cluster
+    has are included; the others are still a difference."""
+    brokers = image.all(kinds.RegisterBrokerRecord)
+    entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
+    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
+    return ProtocolIds(
+        {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
+        {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
+    )
 
 
 async def _no_page(_: int) -> None:
