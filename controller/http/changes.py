@@ -28,7 +28,7 @@ from controller.machine.errors import ErrorCode
 from events.names import RequestId
 from projections.queries.query import Questions
 from projections.queries.repeats import TRIES_MAX, Earlier, TriedTooOften, earlier, was_late
-from projections.views.json_types import ErrorView
+from projections.views.view import ErrorView
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255

@@ -17,8 +17,7 @@ from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.listing import Listing, Place, cursor_of, listing
 from projections.queries.query import Questions
-from projections.views import to_json
-from projections.views.json_types import EventView
+from projections.views.events import EventView, event_view
 
 FOLLOWERS_MAX = 64
 OF_ONE_MAX = FOLLOWERS_MAX // 2  # per client address, so that others have room
@@ -105,5 +104,5 @@ class Followers:
         end = events.end()
         page = events.page(place, EVENTS_PER_CHUNK, end)
         reached = tuple(map(max, place, end)) if page.next_place is None else page.next_place
-        shown = [to_json.event(record, partition) for partition, record in page.events]
+        shown = [event_view(record, partition) for partition, record in page.events]
         return write(shown, reached) if shown else b"", reached

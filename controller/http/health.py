@@ -10,7 +10,7 @@ from litestar.di import NamedDependency
 
 from controller.controller_api import ControllerApi
 from controller.http.metrics import CONTENT_TYPE, Metrics
-from projections.views.json_types import HealthView
+from projections.views.view import HealthView
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
 """Open without a login and beyond connection limits: supervisors have no password, and ask when the service is busy."""

@@ -23,9 +23,17 @@ from projections.queries.topic_lists import Counted, counted_at
 from projections.store.request_index import RULE, IndexedRequest, values_of
 from projections.text.moments import end_at, iso, time_at
 from projections.text.wording import event_text
-from projections.views import overview_types as types
-from projections.views import to_json
-from projections.views.json_types import AsOfView
+from projections.views.events import EventGroupView, SpanView, TimelineView, TopicTimelineView, event_view
+from projections.views.overviews import (
+    BrokerDetailView,
+    LoadView,
+    PoliciesView,
+    RefusedByView,
+    RefusedView,
+    SummaryView,
+)
+from projections.views.requests import RequestSummary, RequestsView
+from projections.views.view import AsOfView, as_of, view_of
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
@@ -48,9 +56,7 @@ class Window(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-def requests(
-    query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone
-) -> types.RequestsView:
+def requests(query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
     """A page of requests, the newest first. Raises BadMoment, BadPlace."""
     end = query.end(window.at)
     until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
@@ -60,18 +66,18 @@ def requests(
     page = requests_page(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
     cursor = None if page.next_place is None else cursor_of(page.next_place)
     shown = tuple(map(_request, page.requests))
-    return types.RequestsView(shown, cursor, query.as_of(end))
+    return RequestsView(shown, cursor, query.as_of(end))
 
 
-def timeline(query: Questions, window: Window) -> types.TimelineView:
+def timeline(query: Questions, window: Window) -> TimelineView:
     """The number of events over time, in `window.limit` spans. Raises BadMoment."""
     end = query.end(window.at)
     until = end if window.until is None else tuple(map(min, end, query.end(window.until)))
     found = spans(query, starts(query, window.since), until, window.limit)
-    return types.TimelineView(found, query.as_of(end))
+    return TimelineView(found, query.as_of(end))
 
 
-def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTimelineView:
+def topic_timeline(query: Questions, name: str, window: Window) -> TopicTimelineView:
     """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one, BadMoment,
     BadPlace."""
     part = query.of_topic(name)
@@ -81,10 +87,10 @@ def topic_timeline(query: Questions, name: str, window: Window) -> types.TopicTi
     if not page and next(part.topic_events(name, 0, end), None) is None:
         raise NoTopic(f"there was never a topic {name!r}")
     cursor = None if next_before is None else cursor_of((next_before,))
-    return types.TopicTimelineView(page, cursor, part.as_of(end))
+    return TopicTimelineView(page, cursor, part.as_of(end))
 
 
-def summary(query: Questions, at: str | None, now: types.SummaryView | None = None) -> types.SummaryView:
+def summary(query: Questions, at: str | None, now: SummaryView | None = None) -> SummaryView:
     """The summary at a point in time. `now` has the counts of the live store; the past is counted here if that is
     quick. Raises BadMoment."""
     end = query.end(at)
@@ -105,7 +111,7 @@ def summary(query: Questions, at: str | None, now: types.SummaryView | None = No
     )
 
 
-NOTHING_COUNTED = types.SummaryView(
+NOTHING_COUNTED = SummaryView(
     topics=None,
     partitions=None,
     topics_pending=None,
@@ -121,17 +127,17 @@ NOTHING_COUNTED = types.SummaryView(
     refused=(),
     newest=(),
     release="",
-    as_of=to_json.as_of(-1, None),
+    as_of=as_of(-1, None),
 )
 
 
-def _refused_of_day(query: Questions, end: Ends, moment: AsOfView) -> tuple[types.RefusedView, ...]:
+def _refused_of_day(query: Questions, end: Ends, moment: AsOfView) -> tuple[RefusedView, ...]:
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
 
 
-def counted_in(summary: types.SummaryView, counted: Counted | None) -> types.SummaryView:
+def counted_in(summary: SummaryView, counted: Counted | None) -> SummaryView:
     """A summary with these counts."""
     if counted is None:
         return summary
@@ -144,11 +150,11 @@ def counted_in(summary: types.SummaryView, counted: Counted | None) -> types.Sum
         under_replicated_partitions=health.under_replicated,
         offline_partitions=health.offline,
         placeholders=health.placeholders,
-        loads=tuple(types.LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
+        loads=tuple(LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
     )
 
 
-def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.RefusedView]:
+def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[RefusedView]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
@@ -165,21 +171,21 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[types.Refused
             by: Counter[str] = Counter()
             for one in page.requests:
                 by[one.principal] += dict(one.outcomes).get("rejected", 0)
-            yield types.RefusedView(
+            yield RefusedView(
                 rule=rule,
                 count=by.total(),
-                by=tuple(types.RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
+                by=tuple(RefusedByView(*pair) for pair in by.most_common(PRINCIPALS_SHOWN)),
                 more=page.next_place is not None,
                 latest=_request(page.requests[0]),
             )
 
 
-def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> types.PoliciesView:
+def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> PoliciesView:
     """The create-topic policies, and the refusals. `in_force` are the current policies, if known. Raises BadMoment."""
     end = query.end(at)
     named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
     moment = query.as_of(end)
-    return types.PoliciesView(
+    return PoliciesView(
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
         policies=in_force if at is None else None,
         refused=_refused_of_day(query, end, moment),
@@ -187,9 +193,7 @@ def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ..
     )
 
 
-def broker(
-    query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None
-) -> types.BrokerDetailView:
+def broker(query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
     """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
     past is counted as in the summary. Raises NotThere, BadMoment."""
     end = query.end(at)
@@ -201,23 +205,23 @@ def broker(
         load = counted.tallies.brokers.get(broker_id, (0, 0))
     part = query.parts[0]
     events = islice(newest_of_broker(part, broker_id, end[0]), BROKER_EVENTS_SHOWN)
-    return types.BrokerDetailView(
-        **msgspec.structs.asdict(to_json.broker(row)),
+    return BrokerDetailView(
+        **msgspec.structs.asdict(row),
         leaders=None if load is None else load[0],
         replicas=None if load is None else load[1],
-        events=tuple(to_json.event(record, part.partition) for record in events),
+        events=tuple(event_view(record, part.partition) for record in events),
         as_of=query.as_of(end),
     )
 
 
-def _request(one: IndexedRequest) -> types.RequestSummary:
-    return to_json.view_of(types.RequestSummary, one, outcomes=dict(one.outcomes))
+def _request(one: IndexedRequest) -> RequestSummary:
+    return view_of(RequestSummary, one, outcomes=dict(one.outcomes))
 
 
-def _group(cause: str, records: Sequence[Recorded]) -> types.EventGroupView:
+def _group(cause: str, records: Sequence[Recorded]) -> EventGroupView:
     first, last = records[0], records[-1]
     who = next((record.event for record in records if hasattr(record.event, "principal")), None)
-    return types.EventGroupView(
+    return EventGroupView(
         cause=cause,
         command=first.cause.command,
         principal=getattr(who, "principal", None),
@@ -238,7 +242,7 @@ EVENTS_PER_PAGE_MAX = 2000
 """A page of a topic's timeline reads no more events."""
 
 
-def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[types.SpanView, ...]:
+def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[SpanView, ...]:
     """The number of events in each of `count` spans of equal length; empty without events.
 
     A binary search finds each boundary: about twenty reads, whatever the size of the log.
@@ -252,7 +256,7 @@ def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[types.S
     edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
     passed = [sum(_before(log, edge, low, high) for log, low, high in parts) for edge in edges]
     return tuple(
-        types.SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
+        SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
         for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
     )
 
@@ -263,7 +267,7 @@ def _before(log: EventLog, at_ms: int, low: int, high: int) -> int:
     return max(low, min(reached, high)) - low
 
 
-def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[types.EventGroupView, ...], int | None]:
+def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[EventGroupView, ...], int | None]:
     """Up to `limit` groups of the events of a name below an offset, the newest first, and the offset before which the
     next page continues, None at the end. A large group may continue on the next page."""
     records = list(islice(newest_of_topic(part, name, before), EVENTS_PER_PAGE_MAX + 1))

@@ -37,10 +37,9 @@ from projections.store.store import TopicStore, slice_of
 from projections.store.topic_indexes import CREATION_KINDS
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
-from projections.views.json_types import AsOfView
-from projections.views.requests import RequestRow, request_row
-from projections.views.to_json import as_of
-from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
+from projections.views.requests import RequestView, request_view
+from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of, topic_row
+from projections.views.view import AsOfView, as_of
 
 REST_S = 0.0002
 """Long enough for the writing thread to get the interpreter."""
@@ -131,8 +130,7 @@ class Query:
         if created < self.log.start_offset:
             known = self._past.archived_creation(topic)
             if known is not None:
-                same = {"created_by": known.created_by, "verdict": known.verdict, "placed_on": known.placed_on}
-                return msgspec.structs.replace(bare_row(topic), **same)
+                return row_of(topic, known.created_by, known.verdict, known.placed_on)
         offsets = range(max(0, created - 1), created + 1)
         *before, made = map(decode_event, offsets, self.log.read_many(offsets))
         return topic_row(topic, made, before[0] if before else None)
@@ -340,11 +338,11 @@ class Questions:
         """Brokers and settings, by the events of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
-    def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
+    def request(self, request_id: str, end: Ends | None = None) -> RequestView:
         """A recorded request with its topics in all logs. Raises NotThere."""
         ends = self.end() if end is None else end
         found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
-        row = request_row(merge(*found, key=lambda one: one.at_ms))
+        row = request_view(merge(*found, key=lambda one: one.at_ms))
         if row is None:
             raise NotThere(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"

@@ -9,6 +9,7 @@ refusal was only counted.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -125,10 +126,6 @@ def _answer(part: Query, records: Sequence[Recorded], has_target_cluster: bool) 
 def _topic(part: Query, name: str, after: Recorded, before: Recorded | None = None) -> Topic | None:
     """The topic right after an event; if it did not exist then, the topic right before another event."""
     for end in (after.offset + 1, *(() if before is None else (before.offset,))):
-        try:
-            row = part.topic_at(name, end)
-        except NoTopic:
-            continue
-        made = row.created_at_ms, row.created_offset
-        return Topic(row.name, row.topic_id, row.partitions, row.configs, *made, row.ready_at_ms)
+        with suppress(NoTopic):
+            return part.topic_at(name, end)
     return None

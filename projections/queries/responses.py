@@ -26,37 +26,47 @@ from projections.queries.past import MayShow, TopicPage
 from projections.queries.query import Ends, NoTopic, Query, Questions, everything
 from projections.queries.topic_lists import EVERY_TOPIC, TopicFilter
 from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES
-from projections.views import json_types, to_json
-from projections.views import overview_types as types
-from projections.views.to_json import Live
-from projections.views.topics import TopicRow
+from projections.views.brokers import BrokersView
+from projections.views.events import EventsView, event_view
+from projections.views.requests import RequestView
+from projections.views.rows import TopicRow
+from projections.views.topics import (
+    ConfigView,
+    Live,
+    TopicConfigsView,
+    TopicSummary,
+    TopicsView,
+    TopicView,
+    topic_summary,
+    topic_view,
+)
 
 
 def summaries(
     query: Questions, newest: Iterable[Topic], live: Live, which: TopicFilter = EVERY_TOPIC
-) -> list[json_types.TopicSummary]:
+) -> list[TopicSummary]:
     """The topics of the live store that match."""
-    return [one for row in query.rows(newest) if _matches(one := to_json.topic_summary(row, live), which)]
+    return [one for row in query.rows(newest) if _matches(one := topic_summary(row, live), which)]
 
 
-def _matches(one: json_types.TopicSummary, which: TopicFilter) -> bool:
+def _matches(one: TopicSummary, which: TopicFilter) -> bool:
     return which.matches(one.status, one.placeholders, None if one.created_by is None else one.created_by.principal)
 
 
 def topics(
     query: Questions,
-    page: Sequence[json_types.TopicSummary],
+    page: Sequence[TopicSummary],
     next_after: str | None,
     end: Ends,
     next_cursor: str | None = None,
-) -> json_types.TopicsView:
+) -> TopicsView:
     """A page of topics; in a list ordered by name the next page starts after a name."""
-    return json_types.TopicsView(tuple(page), next_after, query.as_of(end), next_after or next_cursor)
+    return TopicsView(tuple(page), next_after, query.as_of(end), next_after or next_cursor)
 
 
-def topic(query: Query, newest: Topic, live: Live, end: int) -> json_types.TopicView:
+def topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
     """A topic of the live store."""
-    return to_json.topic(query.row(newest), live, query.as_of(end))
+    return topic_view(query.row(newest), live, query.as_of(end))
 
 
 def topics_at(
@@ -67,12 +77,12 @@ def topics_at(
     may_show: MayShow = everything,
     place: Callable[[str], str] = str,
     which: TopicFilter = EVERY_TOPIC,
-) -> json_types.TopicsView:
+) -> TopicsView:
     """A page of the topics at a point in time that the caller may see. `place` encodes the shard key after which the
     next page starts, if that is not the key of a visible topic. Raises BadMoment."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
-    shown = [one for row in page.rows if _matches(one := to_json.topic_summary(row, live), which)]
+    shown = [one for row in page.rows if _matches(one := topic_summary(row, live), which)]
     return topics(query, shown, _next_after(page, place), end)
 
 
@@ -83,7 +93,7 @@ def newest_at(
     limit: int,
     may_show: MayShow = everything,
     which: TopicFilter = EVERY_TOPIC,
-) -> json_types.TopicsView:
+) -> TopicsView:
     """A page of the topics at a point in time, the newest first. It scans creations, so it may have fewer topics than
     its limit. Raises BadMoment, BadPlace."""
     end, parts = query.end(at), query.parts
@@ -102,7 +112,7 @@ def newest_at(
         rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
     live = query.cluster_at(end).live
     there = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    shown = [one for row in there if _matches(one := to_json.topic_summary(row, live), which)]
+    shown = [one for row in there if _matches(one := topic_summary(row, live), which)]
     return topics(query, shown, None, end, None if found.next_place is None else cursor_of(found.next_place))
 
 
@@ -112,16 +122,16 @@ def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     return None if page.reached is None else place(page.reached)
 
 
-def topic_at(query: Query, name: str, at: str | None) -> json_types.TopicView:
+def topic_at(query: Query, name: str, at: str | None) -> TopicView:
     """A topic at a point in time. Raises NoTopic, BadMoment."""
     end = query.end(at)
-    return to_json.topic(query.topic_at(name, end), query.live_at(end), query.as_of(end))
+    return topic_view(query.topic_at(name, end), query.live_at(end), query.as_of(end))
 
 
-def brokers(query: Questions, at: str | None) -> json_types.BrokersView:
+def brokers(query: Questions, at: str | None) -> BrokersView:
     """The brokers and settings at a point in time. Raises BadMoment."""
     end = query.end(at)
-    return to_json.brokers(query.cluster_at(end), query.as_of(end))
+    return query.cluster_at(end).view(query.as_of(end))
 
 
 def events(
@@ -136,7 +146,7 @@ def events(
     kind: str | None = None,
     newest: bool = False,
     at: str | None = None,
-) -> json_types.EventsView:
+) -> EventsView:
     """A page of events: all, or those of a topic, a request, a partition or a type. With `newest` the newest come
     first, and `start` is ignored. Raises BadPlace, BadMoment."""
     found = listing(query, topic, request_id, partition)
@@ -150,31 +160,31 @@ def events(
     return _events(page, end)
 
 
-def _events(page: Listed, end: Place, *, newest: bool = False) -> json_types.EventsView:
-    shown = tuple(to_json.event(record, partition) for partition, record in page.events)
+def _events(page: Listed, end: Place, *, newest: bool = False) -> EventsView:
+    shown = tuple(event_view(record, partition) for partition, record in page.events)
     if page.next_place is None:
-        return json_types.EventsView(shown, None, sum(end))
+        return EventsView(shown, None, sum(end))
     following = page.next_place[0] if len(end) == 1 and not newest else None
-    return json_types.EventsView(shown, following, sum(end), cursor_of(page.next_place))
+    return EventsView(shown, following, sum(end), cursor_of(page.next_place))
 
 
-def topic_events(query: Questions, page: json_types.EventsView, name: str) -> json_types.EventsView:
+def topic_events(query: Questions, page: EventsView, name: str) -> EventsView:
     """The page, unless there never was such a topic. Raises NoTopic."""
     if not page.events and next(query.of_topic(name).topic_events(name), None) is None:
         raise NoTopic(f"there was never a topic {name!r}")
     return page
 
 
-def request(query: Questions, request_id: str, at: str | None = None) -> json_types.RequestView:
+def request(query: Questions, request_id: str, at: str | None = None) -> RequestView:
     """A request with its outcome for each topic, now or at a point in time. Raises NotThere, BadMoment."""
-    return to_json.request(query.request(request_id, query.end(at)))
+    return query.request(request_id, query.end(at))
 
 
-def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -> types.TopicConfigsView:
+def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:
     """The effective configs of a topic with these explicit configs under these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
     shown = tuple(
-        types.ConfigView(
+        ConfigView(
             name=entry.name,
             value=entry.value,
             source=entry.source.name,
@@ -183,10 +193,10 @@ def topic_configs(part: Query, configs: Configs, settings: Settings, end: int) -
         )
         for entry in described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
     )
-    return types.TopicConfigsView(shown, part.as_of(end))
+    return TopicConfigsView(shown, part.as_of(end))
 
 
-def topic_configs_at(part: Query, name: str, at: str | None) -> types.TopicConfigsView:
+def topic_configs_at(part: Query, name: str, at: str | None) -> TopicConfigsView:
     """The effective configs of a topic at a point in time. Raises NoTopic, BadMoment."""
     end = part.end(at)
     row, cluster = part.topic_at(name, end), part.cluster_at(end)

@@ -190,7 +190,7 @@ def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
 
 # --- folding
 
-_CHANGES: dict[type, str] = {
+CHANGES: dict[type, str] = {
     catalog.PartitionsAdded: "partitions-added",
     catalog.TopicDeleted: "deleted",
     catalog.TopicConfigsChanged: "configs-changed",
@@ -204,7 +204,7 @@ _OF_CLUSTER = (
     access.ScramCredentialRemoved,
     catalog.ResourceConfigsChanged,
 )
-BEGINS = frozenset((catalog.CreateRequested, *_CHANGES, *_OF_CLUSTER))
+BEGINS = frozenset((catalog.CreateRequested, *CHANGES, *_OF_CLUSTER))
 """Events that begin a request."""
 
 
@@ -239,7 +239,7 @@ class _Folding:
                 self._move("requested", "waiting")
             case catalog.CreateAnswered():
                 if self._rejected != record.offset - 1:
-                    self._move("waiting", _answer(event.error_code))
+                    self._move("waiting", answer_outcome(event.error_code))
             case catalog.CreateRejected():
                 self._rejected = record.offset
                 self._add_rule(event.rule)
@@ -251,7 +251,7 @@ class _Folding:
                 self._add_rule(event.rule)
                 self._add_topic(event.topic, "rejected")
             case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
-                self._add_topic(event.topic, _CHANGES[type(event)])
+                self._add_topic(event.topic, CHANGES[type(event)])
             case _ if not self._num_topics:
                 self._outcomes = {"done": 1}
 
@@ -287,7 +287,7 @@ def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None
     return _Folding(_begun(record)) if type(record.event) in BEGINS else None
 
 
-def _answer(code: int) -> str:
+def answer_outcome(code: int) -> str:
     return "created" if code == 0 else "timed-out" if code == ErrorCode.REQUEST_TIMED_OUT else "failed"
 
 

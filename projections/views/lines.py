@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from projections.views import json_types, overview_types
+from projections.views.events import STEPS_FIRST, ExplanationView
+from projections.views.requests import RequestSummary
+from projections.views.topics import TopicSummary
+from projections.views.view import AsOfView
 
 
-def when(as_of: json_types.AsOfView) -> str:
+def when(as_of: AsOfView) -> str:
     """The point in time of a response."""
     if as_of.at is None:
         return " before the first event"
@@ -17,7 +20,7 @@ def when(as_of: json_types.AsOfView) -> str:
     return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"
 
 
-def status(one: json_types.TopicSummary) -> str:
+def status(one: TopicSummary) -> str:
     """The status of a topic, with the number of partitions that cause it."""
     counts = []
     if one.status == "offline":
@@ -29,7 +32,7 @@ def status(one: json_types.TopicSummary) -> str:
     return f"{one.status} ({', '.join(counts)})" if counts else one.status
 
 
-def outcomes(one: overview_types.RequestSummary) -> str:
+def outcomes(one: RequestSummary) -> str:
     """The number of topics by outcome."""
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
 
@@ -39,7 +42,7 @@ def place(partition: int | None, offset: int) -> str:
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
-def explanation(chain: json_types.ExplanationView, terminal: int | None = None) -> Iterator[str]:
+def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator[str]:
     """An explanation as a table, wrapped at the width of a terminal if one is given."""
     yield from _wrapped("", chain.summary, terminal)
     yield ""
@@ -48,7 +51,7 @@ def explanation(chain: json_types.ExplanationView, terminal: int | None = None) 
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
     because = ""
     for number, step in enumerate(chain.steps):
-        if chain.omitted and number == json_types.STEPS_FIRST:
+        if chain.omitted and number == STEPS_FIRST:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
         yield from _wrapped(start, step.text, terminal)

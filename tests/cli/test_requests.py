@@ -9,7 +9,7 @@ import pytest
 
 from controller.cli.reads.text import mark_of
 from projections.views import lines as in_lines
-from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
 from tests.cli.commands import Run, columns
 
 

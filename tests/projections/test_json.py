@@ -13,7 +13,8 @@ from events.names import RequestId, TopicName
 from projections.queries import responses
 from projections.queries.explain import explain
 from projections.queries.query import NotThere, Questions
-from projections.views import json_types, to_json
+from projections.views.topics import created, deleted, refusal
+from projections.views.view import ErrorView
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command
 from tests.projections.logs import kept, questions_of, story
@@ -53,12 +54,12 @@ def test_a_create_a_delete_and_a_refusal_read_back_as_themselves() -> None:
     topic = store.durable_named("t")
     answer = Answer(RequestId("q"), TopicName("t"), 0, topic=topic)
     refused = rig.put(command(rig, "create t 2x3 id=again")).answers[0]
-    created = to_json.created(answer, store.durable_cluster.live, False)
-    for shape in (created, to_json.deleted(answer, topic), to_json.refusal(refused)):
+    made = created(answer, store.durable_cluster.live, False)
+    for shape in (made, deleted(answer, topic), refusal(refused)):
         assert msgspec.json.decode(msgspec.json.encode(shape), type=type(shape)) == shape
-    assert (created.status, created.replication_factor) == ("ready", 3)
-    assert to_json.created(answer, (), True).topic_id is None, "a dry run has no id"
-    assert to_json.refusal(refused) == json_types.ErrorView(
+    assert (made.status, made.replication_factor) == ("ready", 3)
+    assert created(answer, (), True).topic_id is None, "a dry run has no id"
+    assert refusal(refused) == ErrorView(
         error="TOPIC_ALREADY_EXISTS",
         code=ErrorCode.TOPIC_ALREADY_EXISTS,
         message=refused.message,

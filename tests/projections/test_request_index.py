@@ -19,7 +19,7 @@ from projections.queries.requests import RequestFilter, requests_page
 from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
 from projections.store.store import TopicStore
-from projections.views.requests import request_row
+from projections.views.requests import request_view
 from tests.events.golden import HISTORIES, history
 from tests.projections.logs import story
 
@@ -64,7 +64,9 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
         by_id = [one for one in page(query, end=(end,)) if not one.counted]
         assert [one.requested_offset for one in by_id] == sorted((one.requested_offset for one in by_id), reverse=True)
         for one in by_id:
-            row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
+            row = request_view(
+                record for record in query.parts[0].request_events(one.request_id) if record.offset < end
+            )
             assert row is not None, one
             assert (one.principal, one.client_id, one.requested_at_ms) == (
                 row.principal,

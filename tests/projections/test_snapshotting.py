@@ -22,7 +22,7 @@ from projections.queries.topic_lists import counted_at
 from projections.store.recorder import Recorder
 from projections.store.snapshotting import KEPT, KEPT_MAX, Refold, Snapshotting, missing, spacing, state_keys, too_many
 from projections.store.store import TopicStore
-from projections.views.topics import TopicRow
+from projections.views.rows import TopicRow
 from tests.events.logs.rocksdb_folders import flip
 from tests.machine.walks import NAMES, Walk, _walk, walked, walks
 from tests.projections.logs import kept as in_memory

@@ -17,12 +17,9 @@ from controller.cli.reads import common
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.overview_types import (
-        ClusterDifferenceView,
-        DifferenceView,
-        TopicDifferenceView,
-        ValueView,
-    )
+    from projections.views.brokers import BrokersView
+    from projections.views.lines import when
+    from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
 SAME, DIFFERENT = 0, 1
 _MARKS = {"created": "good", "deleted": "bad"}
@@ -51,7 +48,6 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _brokers(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
-    from projections.views.json_types import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     if options.id is not None:
@@ -73,7 +69,6 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 def _settings(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
-    from projections.views.json_types import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
@@ -90,7 +85,6 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
-    from projections.views.overview_types import DifferenceView
 
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
     page = first = backend.get(DifferenceView, "/diff", **span)
@@ -110,7 +104,6 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
 
 
 def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
-    from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:

@@ -21,7 +21,8 @@ from controller.cli.output import FORMATS, add_output
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.json_types import ErrorView
+    from projections.views.topics import TopicsView
+    from projections.views.view import ErrorView
 
 DONE, FOUND = 0, 1
 PAGE = 1000
@@ -133,7 +134,6 @@ def event_types(**_: Any) -> Iterable[str]:
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The topics of the service or folder that the line names so far."""
     from controller.cli.backend import Refusal, open_backend
-    from projections.views.json_types import TopicsView
 
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:

@@ -16,7 +16,7 @@ from controller.cli.reads.common import completed_by, event_types, topic_names
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.json_types import EventsView, EventView
+    from projections.views.events import EventsView, EventView
 
 TAIL_MAX = 100_000
 NO_REQUEST: Final = (
@@ -170,6 +170,5 @@ def recorded(start: int, which: Mapping[str, object], backend: Backend) -> Itera
 
 
 def _page(backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object) -> EventsView:
-    from projections.views.json_types import EventsView
 
     return backend.get(EventsView, "/events", limit=limit, **which, **more)

@@ -48,8 +48,7 @@ def _limit(text: str) -> int:
 def _requests(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.backend import part
     from controller.cli.reads import text
-    from projections.views.json_types import RequestView
-    from projections.views.overview_types import RequestsView
+    from projections.views.requests import RequestsView, RequestView
 
     names = ("principal", "outcome", "rule", "api", "host")
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}

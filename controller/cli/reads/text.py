@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.output import Marked, Style
 from projections.text.wording import many
-from projections.views import json_types, lines, overview_types
+from projections.views import lines
+from projections.views.brokers import BrokersView, BrokerView
+from projections.views.requests import RequestSummary, RequestView
+from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
+from projections.views.view import AsOfView
 
 PLAIN = Style()
 
 
-def topics(
-    summaries: Sequence[json_types.TopicSummary], as_of: json_types.AsOfView, style: Style = PLAIN, which: str = ""
-) -> Iterator[str]:
+def topics(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style = PLAIN, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence if it is empty."""
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
@@ -25,7 +27,7 @@ def topics(
     yield from style.table(header, map(_topic_row, summaries))
 
 
-def _topic_row(one: json_types.TopicSummary) -> tuple[object, ...]:
+def _topic_row(one: TopicSummary) -> tuple[object, ...]:
     return (
         one.name,
         one.num_partitions,
@@ -39,13 +41,13 @@ def _topic_row(one: json_types.TopicSummary) -> tuple[object, ...]:
 _MARKS = {"ready": "good", "offline": "bad"}
 
 
-def _wide_topic(one: json_types.TopicSummary) -> tuple[object, ...]:
+def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
     configs = ",".join(f"{name}={value}" for name, value in sorted(one.configs.items())) or "-"
     request = one.created_by.request_id if one.created_by else "?"
     return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
 
 
-def topic(one: json_types.TopicView, style: Style = PLAIN) -> Iterator[str]:
+def topic(one: TopicView, style: Style = PLAIN) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     yield from _facts(_topic_facts(one))
@@ -53,7 +55,7 @@ def topic(one: json_types.TopicView, style: Style = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, style)
 
 
-def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
+def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
     yield "topic id", one.topic_id
     yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
     by = one.created_by
@@ -72,7 +74,7 @@ def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
         yield "" if number else "configs", f"{name}={value}"
 
 
-def created(one: json_types.CreatedView, style: Style = PLAIN) -> Iterator[str]:
+def created(one: CreatedView, style: Style = PLAIN) -> Iterator[str]:
     """The topic of a create or a dry run."""
     what = "would be created" if one.validate_only else "is created"
     yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
@@ -84,7 +86,7 @@ def created(one: json_types.CreatedView, style: Style = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, style)
 
 
-def partitions(all_partitions: Sequence[json_types.PartitionView], style: Style = PLAIN) -> Iterator[str]:
+def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) -> Iterator[str]:
     """A table of partitions."""
     rows = (
         (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))
@@ -93,7 +95,7 @@ def partitions(all_partitions: Sequence[json_types.PartitionView], style: Style 
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
 
 
-def brokers(answer: json_types.BrokersView, style: Style = PLAIN) -> Iterator[str]:
+def brokers(answer: BrokersView, style: Style = PLAIN) -> Iterator[str]:
     """A table of brokers."""
     if not answer.brokers:
         yield f"There are no brokers{lines.when(answer.as_of)}."
@@ -103,7 +105,7 @@ def brokers(answer: json_types.BrokersView, style: Style = PLAIN) -> Iterator[st
     yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))
 
 
-def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
+def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
     cordoned = ", cordoned" if one.cordoned else ""
     state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
@@ -111,7 +113,7 @@ def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
 
 
-def settings(answer: json_types.BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
+def settings(answer: BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
     """A table of settings."""
     yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""
@@ -133,9 +135,7 @@ MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": 
 TOPICS_MAX = 3
 
 
-def requests(
-    found: Sequence[overview_types.RequestSummary], as_of: json_types.AsOfView, style: Style, more: bool
-) -> Iterator[str]:
+def requests(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
     if not found:
         yield f"No request matches{lines.when(as_of)}."
@@ -159,13 +159,13 @@ def requests(
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 
 
-def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
+def _topics(one: RequestSummary, whole: bool) -> str:
     names = one.topics if whole else one.topics[:TOPICS_MAX]
     more = one.num_topics - len(names)
     return (",".join(names) + (f" and {more} more" if more else "")) or "-"
 
 
-def _outcomes(one: overview_types.RequestSummary) -> str:
+def _outcomes(one: RequestSummary) -> str:
     return Marked(lines.outcomes(one), mark_of(one.outcomes))
 
 
@@ -175,7 +175,7 @@ def mark_of(outcomes: Iterable[str]) -> str:
     return next((mark for mark in ("bad", "warning") if mark in marks), "good")
 
 
-def request(one: json_types.RequestView, style: Style) -> Iterator[str]:
+def request(one: RequestView, style: Style) -> Iterator[str]:
     """One request with the outcome of each topic."""
     how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
     client = f" ({one.client_id})" if one.client_id else ""

@@ -46,7 +46,7 @@ from projections.store.archived.bases import wrong_state
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 from projections.text.moments import iso
-from projections.views import to_json
+from projections.views.events import event_view
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -137,7 +137,7 @@ def _lines_of(proof: Proof) -> list[str]:
             lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
             continue
         try:
-            view = to_json.event(decode_event(event.offset, event.value))
+            view = event_view(decode_event(event.offset, event.value))
             lines.append(f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}")
         except EventDecodeError as error:
             lines.append(f"{error}: written by a newer release?")

@@ -20,8 +20,9 @@ from controller.http.pages.site import FOLLOW, Site
 from controller.http.paths import overviews, writes
 from controller.http.requests import At, body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.views.json_types import CreatedView, ErrorView
-from projections.views.overview_types import PoliciesView
+from projections.views.overviews import PoliciesView
+from projections.views.topics import CreatedView
+from projections.views.view import ErrorView
 
 EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")

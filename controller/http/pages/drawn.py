@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from projections.views.json_types import ExplanationView, PartitionView
+from projections.views.events import ExplanationView
+from projections.views.topics import PartitionView
 
 STEPS_MAX = 200
 WIDTH = 1000

@@ -18,8 +18,8 @@ from controller.http.query_threads import cacheable
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.text.moments import iso
-from projections.views.json_types import AsOfView
-from projections.views.overview_types import TimelineView
+from projections.views.events import TimelineView
+from projections.views.view import AsOfView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
 """The view box of the density picture."""

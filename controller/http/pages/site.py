@@ -36,7 +36,7 @@ from projections.queries.query import NoTopic, Questions
 from projections.text.moments import BadMoment, iso
 from projections.text.names import escaped
 from projections.views import lines
-from projections.views.json_types import AsOfView
+from projections.views.view import AsOfView
 
 FOLLOW: Final = "/v1/events/follow"
 HTML: Final = "text/html"

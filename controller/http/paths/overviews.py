@@ -22,9 +22,16 @@ from projections.queries.query import NotThere
 from projections.queries.requests import RequestFilter
 from projections.queries.topic_lists import Counted
 from projections.text.moments import iso
-from projections.views import overview_types as types
-from projections.views.overview_types import DifferenceView, QuorumView
-from projections.views.requests import RequestStatus
+from projections.views.events import TimelineView, TopicTimelineView
+from projections.views.overviews import (
+    BrokerDetailView,
+    DifferenceView,
+    PoliciesView,
+    QuorumView,
+    SummaryView,
+    WaitingView,
+)
+from projections.views.requests import RequestStatus, RequestsView
 
 SPANS_MAX = 500
 WAITING_SHOWN_MAX = 20
@@ -50,7 +57,7 @@ async def requests(
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.RequestsView]:
+) -> Response[RequestsView]:
     """Requests of clients, newest first, in pages.
 
     Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
@@ -70,7 +77,7 @@ async def timeline(
     until: To = None,
     at: At = None,
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
-) -> Response[types.TimelineView]:
+) -> Response[TimelineView]:
     """Events over time: the time from the first to the last event, in spans of equal length."""
     reader.need(request)
     return await reader.answer(overviews.timeline, Window(since, until, at, spans))
@@ -84,14 +91,14 @@ async def topic_timeline(
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
-) -> Response[types.TopicTimelineView]:
+) -> Response[TopicTimelineView]:
     """The history of a topic, grouped by cause, newest first."""
     reader.need(request, name)
     return await reader.answer(overviews.topic_timeline, name, Window(None, None, at, limit, cursor))
 
 
 @get("/summary")
-async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.SummaryView]:
+async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[SummaryView]:
     """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
     reader.need(request)
     return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
@@ -110,7 +117,7 @@ async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
 @get("/brokers/{broker_id:int}")
 async def broker(
     broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[types.BrokerDetailView]:
+) -> Response[BrokerDetailView]:
     """One broker, with its newest events."""
     reader.need(request)
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
@@ -144,18 +151,18 @@ async def diff(
 
 
 @get("/policies")
-async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[types.PoliciesView]:
+async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[PoliciesView]:
     """The policies for new topics, and the refusals of the last day by rule and by principal."""
     reader.need(request)
     return await reader.answer(overviews.policies, at, reader.api.policies)
 
 
-def counted_now(api: ControllerApi) -> types.SummaryView:
+def counted_now(api: ControllerApi) -> SummaryView:
     """The counts of the live store and the controller, for the summary of now."""
     status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
-        types.WaitingView(
+        WaitingView(
             name=topic.name,
             created_at=iso(topic.created_at_ms),
             created_at_ms=topic.created_at_ms,

@@ -28,17 +28,17 @@ from controller.http.requests import (
 from projections.queries import responses
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.query import NoTopic, NotThere, Questions
-from projections.views import json_types
-from projections.views.overview_types import TopicConfigsView
+from projections.views.brokers import BrokersView
+from projections.views.events import EventsView, ExplanationView
+from projections.views.requests import RequestView
+from projections.views.topics import TopicConfigsView, TopicView
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 _Reader = NamedDependency[Reader]
 
 
 @get("/topics/{name:str}")
-async def topic(
-    name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.TopicView]:
+async def topic(name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None) -> Response[TopicView]:
     """One topic with its partitions."""
     reader.need(request, name)
     part = reader.queries.of_topic(name)
@@ -72,11 +72,11 @@ async def topic_events(
     order: EventOrder = "oldest",
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsView]:
+) -> Response[EventsView]:
     """The events of a topic name: of every topic that ever had it, and of refused requests."""
     reader.need(request, name)
 
-    def page(queries: Questions) -> json_types.EventsView:
+    def page(queries: Questions) -> EventsView:
         found = responses.events(
             queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
         )
@@ -88,14 +88,14 @@ async def topic_events(
 @get("/requests/{request_id:str}")
 async def request_(
     request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.RequestView]:
+) -> Response[RequestView]:
     """One request with the outcome of each topic."""
     await reader.need_request(request, request_id)
     return await reader.answer(responses.request, request_id, at)
 
 
 @get("/brokers")
-async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersView]:
+async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[BrokersView]:
     """All brokers, live and fenced, and the settings that decisions depend on."""
     reader.need(request)
     return await reader.answer(responses.brokers, at)
@@ -114,7 +114,7 @@ async def events(
     partition: Partition = None,
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsView]:
+) -> Response[EventsView]:
     """Events in order: all, or those of a topic, a request, or a type.
 
     If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
@@ -160,7 +160,7 @@ async def explanation(
         Literal["topic", "request"] | None,
         QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
     ] = None,
-) -> Response[json_types.ExplanationView]:
+) -> Response[ExplanationView]:
     """Explain a topic or a request: its chain of events, as text."""
     if of == "topic":
         reader.need(request, subject)

@@ -21,7 +21,7 @@ from controller.http.permissions import need_cluster
 from controller.http.requests import described, read_body
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
-from projections.views.json_types import SimulatedBrokerView
+from projections.views.brokers import SimulatedBrokerView
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249

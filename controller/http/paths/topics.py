@@ -26,7 +26,7 @@ from projections.queries import responses
 from projections.queries.listing import Listing, Place, cursor_of
 from projections.queries.query import Ends, Questions
 from projections.queries.topic_lists import TopicFilter, WantedStatus, by_age, by_name, glob
-from projections.views import json_types
+from projections.views.topics import TopicSummary, TopicsView
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before the event loop gets its turn."""
@@ -62,7 +62,7 @@ async def topics(
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
-) -> Response[json_types.TopicsView]:
+) -> Response[TopicsView]:
     """Topics by name (with `.` sorted as `_`) or newest first, in pages.
 
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
@@ -90,13 +90,11 @@ class _Page:
         self._request = request
         self._which = which
         self._limit = limit
-        self._found: list[json_types.TopicSummary] = []
+        self._found: list[TopicSummary] = []
         self._end: Ends = reader.queries.end()
         self._live = reader.api.cluster.live
 
-    async def in_the_past(
-        self, at: str, listed: Callable[..., json_types.TopicsView], after: str | None
-    ) -> Response[json_types.TopicsView]:
+    async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             self._end = await self._reader.reading.run(self._queries.end, at)
             return await self._answer(None)
@@ -107,7 +105,7 @@ class _Page:
 
         return await self._reader.answer(listed, at, after, self._limit, is_visible, which=self._which)
 
-    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsView]:
+    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
@@ -122,7 +120,7 @@ class _Page:
         is_visible = may_describe(self._api, self._request, after)
         return await self._answer(after if is_visible else sealed(shard_key(after)))
 
-    async def by_age(self, place: Place) -> Response[json_types.TopicsView]:
+    async def by_age(self, place: Place) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
@@ -148,7 +146,7 @@ class _Page:
     def _may_describe(self, name: str) -> bool:
         return may_describe(self._api, self._request, name)
 
-    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsView]:
+    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[TopicsView]:
         return await self._reader.answer(responses.topics, self._found, after, self._end, cursor)
 
 

@@ -20,8 +20,7 @@ from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicId, TopicName
-from projections.views import to_json
-from projections.views.json_types import AlteredView, CreatedView, DeletedView
+from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted, refusal
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -83,9 +82,9 @@ async def create(
         command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
+        raise Refused(status_of(answer.code), refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
-    view = to_json.created(answer, api.cluster.live, validate_only)
+    view = created(answer, api.cluster.live, validate_only)
     return Response(view, status_code=status, headers={} if validate_only else location_of(body.name))
 
 
@@ -102,8 +101,8 @@ async def delete_topic(
     known = controller_api.topic(name)
     answer = await changes.answer(command, lambda submitted: controller_api.submit_change([submitted]))
     if answer.code:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.deleted(answer, known)
+        raise Refused(status_of(answer.code), refusal(answer))
+    return deleted(answer, known)
 
 
 def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
@@ -170,8 +169,8 @@ async def alter(
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.altered(answer, api.topic(name), validate_only)
+        raise Refused(status_of(answer.code), refusal(answer))
+    return altered(answer, api.topic(name), validate_only)
 
 
 def _command(
