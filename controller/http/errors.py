@@ -21,7 +21,7 @@ from controller.brokers.simulated import UnknownBroker
 from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
-from projections.queries.listing import BadPlace
+from projections.queries.events import BadPlace
 from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment

@@ -28,7 +28,7 @@ from events.names import BrokerId, RequestId, TopicName
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
-from projections.text.wording import event_text, many, recorded_text
+from projections.text.wording import client_text, event_text, many, recorded_text
 from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestTopicView, RequestView, request_view
 from projections.views.rows import TopicPast, fold_topic
@@ -62,8 +62,7 @@ def explain_topic(query: Questions, name: str, at: str | None = None) -> Explana
     """The chain of the topic of this name, now or at a point in time. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
     end = part.end(at)
-    if next(part.topic_events(name, 0, end), None) is None:
-        raise NoTopic(f"there was never a topic {name!r}")
+    part.check_known(name, end)
     return _explain_topic(part, name, end)
 
 
@@ -108,7 +107,7 @@ def _explain_request(query: Questions, request: RequestView, ends: Ends) -> Expl
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
-    who = request.principal + (f" ({request.client_id})" if request.client_id else "")
+    who = client_text(request.principal, request.client_id)
     fared = f": {fared}{more}" if fared else ""
     summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{fared}"
     return chain.explanation(request.request_id, "request", summary)

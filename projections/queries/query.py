@@ -173,27 +173,28 @@ class Query:
     def events(
         self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
     ) -> EventPage:
-        """Up to `limit` events from `start` until before `end`: all, or those of a topic, a request, or both; fewer if
-        they are large.
+        """Up to `limit` of the events of `records`; fewer if they are large."""
+        page: list[Recorded] = []
+        room = BYTES_PER_PAGE
+        for record in self.records(start, end, topic, request_id):
+            if len(page) == limit or room <= 0:
+                return EventPage(tuple(page), record.offset)
+            page.append(record)
+            room -= self.size_of(record)
+        return EventPage(tuple(page), None)
+
+    def records(self, start: int, end: int, topic: str | None, request_id: str | None) -> Iterator[Recorded]:
+        """The events from `start` until before `end`, in order: all, or those of a topic, a request, or both.
 
         The adoption of an existing cluster counts as a request here. The request index does not have it, because no
         client sent it, but the log begins with it.
         """
         if request_id is not None:
             found = self._of_request(request_id, start, end)
-            records: Iterator[Recorded] = (one for one in found if topic is None or topic_of_record(one) == topic)
-        elif topic is not None:
-            records = self.topic_events(topic, start, end)
-        else:
-            records = (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
-        page: list[Recorded] = []
-        room = BYTES_PER_PAGE
-        for record in records:
-            if len(page) == limit or room <= 0:
-                return EventPage(tuple(page), record.offset)
-            page.append(record)
-            room -= self.size_of(record)
-        return EventPage(tuple(page), None)
+            return (one for one in found if topic is None or topic_of_record(one) == topic)
+        if topic is not None:
+            return self.topic_events(topic, start, end)
+        return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
 
     def size_of(self, record: Recorded) -> int:
         """The size of an event in the log, in bytes."""
@@ -205,6 +206,11 @@ class Query:
         for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
             if topic_of_record(record) == name:
                 yield record
+
+    def check_known(self, name: str, end: int | None = None) -> None:
+        """Raise NoTopic if there never was an event of this name."""
+        if next(self.topic_events(name, 0, end), None) is None:
+            raise NoTopic(f"there was never a topic {name!r}")
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
+from projections.text.wording import api_text
 from projections.views.events import STEPS_FIRST, ExplanationView
-from projections.views.requests import RequestSummary
+from projections.views.requests import RequestSummary, RequestView
+from projections.views.rows import CreatedBy
 from projections.views.topics import TopicSummary
 from projections.views.view import AsOfView
 
@@ -35,6 +37,27 @@ def status(one: TopicSummary) -> str:
 def outcomes(one: RequestSummary) -> str:
     """The number of topics by outcome."""
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
+
+
+MARKS = {"ready": "good", "created": "good", "offline": "bad", "deleted": "bad"}
+GOOD_OUTCOMES = frozenset(("created", "done", "deleted", "partitions-added", "configs-changed"))
+BAD_OUTCOMES = frozenset(("rejected", "failed"))
+
+
+def mark(status: str) -> str:
+    """The mark of a topic's status or change: good, bad or warning."""
+    return MARKS.get(status, "warning")
+
+
+def outcome_mark(outcomes: Iterable[str]) -> str:
+    """The mark of the worst outcome of a request."""
+    each = set(outcomes)
+    return "bad" if each & BAD_OUTCOMES else "good" if each <= GOOD_OUTCOMES else "warning"
+
+
+def api(one: CreatedBy | RequestView) -> str:
+    """The API of a request, with its version."""
+    return api_text(one.api, one.api_version)
 
 
 def place(partition: int | None, offset: int) -> str:

@@ -6,7 +6,7 @@ Dry runs and requests that change nothing are not recorded, so they have no view
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,27 +18,10 @@ from events.external_decision import FOLLOW, external_decision
 from events.names import TopicName
 from projections.store.request_index import BEGINS, CHANGES, answer_outcome
 from projections.text.moments import iso
-from projections.text.names import error_word, topic_id_text
+from projections.text.names import RequestStatus, error_word, topic_id_text
 from projections.text.wording import change_text, create_text
 from projections.views.topics import PolicyView, policy_view
 from projections.views.view import AsOfView, maybe_iso
-
-RequestStatus = Literal[
-    "requested",
-    "waiting",
-    "created",
-    "timed-out",
-    "failed",
-    "rejected",
-    "deleted",
-    "partitions-added",
-    "configs-changed",
-]
-"""`waiting`: created, but not answered. `timed-out`: created, but answered before it was ready. `failed`: created, but
-answered with another error, such as a deletion meanwhile."""
-Outcome = Literal[RequestStatus, "done"]
-"""An outcome in a list; `done` for a request without topics."""
-OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 
 class RequestedView(msgspec.Struct, frozen=True):

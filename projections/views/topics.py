@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,11 +11,10 @@ from controller.machine.decision import Answer
 from controller.machine.state import Topic
 from events.catalog import Partition, Verdict
 from events.names import BrokerId, is_placeholder
-from projections.text.names import error_word, topic_id_text
+from projections.text.names import TopicStatus, error_word, topic_id_text
 from projections.views.rows import CreatedBy, TopicRow
 from projections.views.view import AsOfView, ErrorView, view_of
 
-Status = Literal["pending", "offline", "under-replicated", "ready"]
 Live = Collection[BrokerId]
 
 
@@ -27,7 +26,7 @@ def offline_replicas(partition: Partition, live: Live) -> tuple[BrokerId, ...]:
 class Health(NamedTuple):
     """The status of a topic, its counts of under-replicated and offline partitions, and of placeholders (KIP-409)."""
 
-    status: Status
+    status: TopicStatus
     under_replicated: int
     offline: int
     placeholders: int
@@ -42,7 +41,7 @@ def health(row: TopicRow, live: Live) -> Health:
         if len(one.isr) < len(one.replicas):
             under_replicated += 1
             placeholders += sum(map(is_placeholder, one.replicas))  # which are never in sync
-    status: Status = "pending"
+    status: TopicStatus = "pending"
     if row.ready_at_ms is not None:
         status = "offline" if offline else "under-replicated" if under_replicated else "ready"
     return Health(status, under_replicated, offline, placeholders)
@@ -83,7 +82,7 @@ class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     topic_id: str
-    status: Status
+    status: TopicStatus
     num_partitions: int
     replication_factor: int
     under_replicated_partitions: int

@@ -10,9 +10,12 @@ import pytest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
-from projections.queries import responses
+from projections.queries import overviews
+from projections.queries.events import EventFilter, events_page
 from projections.queries.explain import explain
 from projections.queries.query import NotThere, Questions
+from projections.queries.requests import request_at
+from projections.queries.topics import topic_at, topics_at
 from projections.views.topics import created, deleted, refusal
 from projections.views.view import ErrorView
 from tests.events.golden import HISTORIES, history
@@ -22,17 +25,17 @@ from tests.projections.logs import kept, questions_of, story
 
 def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
     """Every answer that a query can give about a history."""
-    yield responses.events(query, 0, end, None, None)
+    yield events_page(query, EventFilter(), 0, end)
     for at in map(str, range(end)):
-        yield responses.topics_at(query, at, None, end)
-        yield responses.brokers(query, at)
+        yield topics_at(query, at, None, end)
+        yield overviews.brokers(query, at)
     for request_id in requests:
-        yield responses.request(query, request_id)
+        yield request_at(query, request_id)
     for subject in topics | requests:
         yield explain(query, subject)
     for name in topics:
         try:
-            yield responses.topic_at(query.of_topic(name), name, None)
+            yield topic_at(query.of_topic(name), name, None)
         except NotThere:
             continue
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
 SAME, DIFFERENT = 0, 1
-_MARKS = {"created": "good", "deleted": "bad"}
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -117,10 +116,12 @@ def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: 
 
 
 def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
+    from projections.views.lines import mark
+
     before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
-    change = Marked(one.change, _MARKS.get(one.change, "warning"))
+    change = Marked(one.change, mark(one.change))
     return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
 
 

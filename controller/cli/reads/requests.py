@@ -9,14 +9,11 @@ from controller.cli.arguments import count, named
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import show
 from controller.cli.reads import common
+from projections.text.names import OUTCOMES
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
 
-OUTCOMES = (
-    "requested", "waiting", "created", "timed-out", "failed", "rejected", "deleted", "partitions-added",
-    "configs-changed", "done",
-)  # fmt: skip
 LIMIT = 100
 LIMIT_MAX = 100_000
 

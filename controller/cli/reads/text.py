@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.output import Marked, Style
-from projections.text.wording import many
+from projections.text.wording import client_text, many
 from projections.views import lines
 from projections.views.brokers import BrokersView, BrokerView
 from projections.views.requests import RequestSummary, RequestView
@@ -32,13 +32,10 @@ def _topic_row(one: TopicSummary) -> tuple[object, ...]:
         one.name,
         one.num_partitions,
         one.replication_factor,
-        Marked(lines.status(one), _MARKS.get(one.status, "warning")),
+        Marked(lines.status(one), lines.mark(one.status)),
         one.created_at,
         one.created_by.principal if one.created_by else "?",
     )
-
-
-_MARKS = {"ready": "good", "offline": "bad"}
 
 
 def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
@@ -60,9 +57,8 @@ def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
     yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
     by = one.created_by
     if by is not None:
-        client = f" ({by.client_id})" if by.client_id else ""
-        how = by.api if by.api == "HTTP" else f"{by.api} v{by.api_version}"
-        yield "created", f"{one.created_at} by {by.principal}{client} over {how}, in request {by.request_id}"
+        who = client_text(by.principal, by.client_id)
+        yield "created", f"{one.created_at} by {who} over {lines.api(by)}, in request {by.request_id}"
     else:
         yield "created", one.created_at
     if one.ready_at_ms is not None:
@@ -130,8 +126,6 @@ def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"  {name:<11} {value}"
 
 
-MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": "warning"}
-"""Marks of outcomes; all others are good."""
 TOPICS_MAX = 3
 
 
@@ -144,7 +138,7 @@ def requests(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, mor
         (
             "-" if one.counted else one.request_id,
             one.requested_at,
-            f"{one.principal} ({one.client_id})" if one.client_id else one.principal,
+            client_text(one.principal, one.client_id),
             one.api,
             _topics(one, style.wide),
             _outcomes(one),
@@ -166,28 +160,20 @@ def _topics(one: RequestSummary, whole: bool) -> str:
 
 
 def _outcomes(one: RequestSummary) -> str:
-    return Marked(lines.outcomes(one), mark_of(one.outcomes))
-
-
-def mark_of(outcomes: Iterable[str]) -> str:
-    """The mark of the worst outcome."""
-    marks = {MARKS.get(name, "good") for name in outcomes}
-    return next((mark for mark in ("bad", "warning") if mark in marks), "good")
+    return Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
 
 
 def request(one: RequestView, style: Style) -> Iterator[str]:
     """One request with the outcome of each topic."""
-    how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
-    client = f" ({one.client_id})" if one.client_id else ""
-    when = f"{one.requested_at}, offset {one.requested_offset}"
-    yield f"request {one.request_id}: {how} by {one.principal}{client} at {when}"
+    who = client_text(one.principal, one.client_id)
+    yield f"request {one.request_id}: {lines.api(one)} by {who} at {one.requested_at}, offset {one.requested_offset}"
     if one.timeout_ms is not None:
         yield f"  timeout {lines.span(one.timeout_ms)}, at {one.deadline_at}"
     yield ""
     rows = (
         (
             each.topic,
-            Marked(each.status, mark_of((each.status,))),
+            Marked(each.status, lines.outcome_mark((each.status,))),
             "-" if each.error is None else each.error,
             each.rule or "-",
             "-" if each.waited_ms is None else lines.span(each.waited_ms),

@@ -15,6 +15,7 @@ from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
 from controller.cli.reads.common import completed_by, topic_names
+from projections.text.names import STATUSES
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from projections.views.topics import CreatedView, DeletedView, TopicSummary, TopicsView, TopicView
     from projections.views.view import AsOfView
 
-STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["
 
 

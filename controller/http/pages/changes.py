@@ -17,7 +17,7 @@ from controller.http.errors import HttpRequest, Refused, refused
 from controller.http.pages.frame import flags
 from controller.http.pages.reads import topic_page
 from controller.http.pages.site import FOLLOW, Site
-from controller.http.paths import overviews, writes
+from controller.http.paths import reads, writes
 from controller.http.requests import At, body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
 from projections.views.overviews import PoliciesView
@@ -33,7 +33,7 @@ _NO_CLUSTER: Final = "To see the policies and what they refused, this user needs
 async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     found: PoliciesView | None = None
     if site.allows(request, "Describe"):
-        found = await site.call(overviews.policies, request, at=at)
+        found = await site.call(reads.policies, request, at=at)
     return await site.page(
         request,
         "policies.html",

@@ -14,16 +14,16 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest
-from controller.http.pages.drawn import waterfall
-from controller.http.pages.frame import flags
+from controller.http.pages.frame import flags, waterfall
 from controller.http.pages.site import FOLLOW, Site, page
-from controller.http.paths import log_heads, overviews, reads
+from controller.http.paths import log_heads, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.requests import At, Cursor, From, Limit, To
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
 from projections.store.tree import TreeBehind
+from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TopicTimelineView
 from projections.views.overviews import BrokerDetailView, DifferenceView, QuorumView, SummaryView
@@ -32,9 +32,6 @@ from projections.views.topics import TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
-OUTCOMES = (
-    "rejected", "waiting", "timed-out", "failed", "created", "deleted", "partitions-added", "configs-changed", "done",
-)  # fmt: skip
 PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX = 100, 100, 20
 """How many partitions, topics of a request, and causes in a history are on one page."""
 CONFIG_SOURCES = {
@@ -52,7 +49,7 @@ _NO_CLUSTER = "To see brokers, waiting topics and all requests, this user needs 
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
-    summary: SummaryView = await site.call(overviews.summary, request, at=at)
+    summary: SummaryView = await site.call(reads.summary, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
@@ -89,6 +86,7 @@ async def topics(
         "follow": FOLLOW if sees_all and cursor is None else "",
         "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
         "page": found,
+        "statuses": STATUSES,
         "some_hidden": not sees_all,
     }
 
@@ -118,12 +116,12 @@ async def topic_page(
     filled: Mapping[str, str] = MappingProxyType({}),
 ) -> Response[bytes]:
     """The page of one topic. After a refused change it shows the `error` and the form as it was `filled` in."""
-    one: TopicView = await site.call(reads.topic, request, name=name, at=at)
+    one: TopicView = await site.call(topic_lists.topic, request, name=name, at=at)
     configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
-        configs = await site.call(reads.topic_configs, request, name=name, at=at)
+        configs = await site.call(topic_lists.topic_configs, request, name=name, at=at)
     timeline: TopicTimelineView = await site.call(
-        overviews.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
+        topic_lists.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
     )
     may = {each: site.allows(request, each, topic=name) for each in ("Alter", "AlterConfigs", "Delete")}
     return await site.page(
@@ -153,7 +151,7 @@ async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
     return Redirect(f"/events?{urlencode({'topic': name, **({'at': at} if at else {})})}", status_code=303)
 
 
-@page("/requests", overviews.requests, "requests.html", limit=50)
+@page("/requests", reads.requests, "requests.html", limit=50)
 async def requests(
     site: Site,
     request: HttpRequest,
@@ -204,14 +202,14 @@ async def brokers(site: Site, _: HttpRequest, found: BrokersView, at: str | None
     return {"as_of": found.as_of, "follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
 
 
-@page("/brokers/{broker_id:int}", overviews.broker, "broker.html")
+@page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(
     _site: Site, _request: HttpRequest, one: BrokerDetailView, broker_id: int, **_: object
 ) -> dict[str, Any]:
     return {"as_of": one.as_of, "follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
 
 
-@page("/quorum", overviews.quorum, "quorum.html")
+@page("/quorum", reads.quorum, "quorum.html")
 async def quorum(_site: Site, _request: HttpRequest, found: QuorumView) -> dict[str, Any]:
     here = next((one for one in found.voters if one.node_id == found.node_id), None)
     command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
@@ -250,7 +248,7 @@ async def diff(
 ) -> Response[bytes]:
     found: DifferenceView | None = None
     if since is not None:  # else the form alone, which asks for it
-        found = await site.call(overviews.diff, request, since=since, until=until, limit=limit, cursor=cursor)
+        found = await site.call(reads.diff, request, since=since, until=until, limit=limit, cursor=cursor)
     command = ("diff", since, *((until,) if until else ())) if since else ()
     return await site.page(
         request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")

@@ -25,13 +25,11 @@ from controller.access.authorizer import Operation
 from controller.controller_api import ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error
-from controller.http.pages import drawn
-from controller.http.pages.frame import Density, Frame, density_of
+from controller.http.pages.frame import Density, Frame, bar_length, density_of, replicas
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading, cacheable
 from controller.http.requests import FormTokens, caller_of
-from projections.queries import overviews
-from projections.queries.overviews import Window
+from projections.queries.events import Window, timeline_page
 from projections.queries.query import NoTopic, Questions
 from projections.text.moments import BadMoment, iso
 from projections.text.names import escaped
@@ -161,7 +159,7 @@ class Site:
     async def _refresh_density(self, request: HttpRequest) -> None:
         now = asyncio.get_running_loop().time()
         if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_MAX_AGE_S):
-            timeline = await self._reading.run(overviews.timeline, self._queries, Window(limit=SPANS))
+            timeline = await self._reading.run(timeline_page, self._queries, Window(limit=SPANS))
             self._density = now, density_of(timeline)
 
 
@@ -256,7 +254,7 @@ def templates() -> Environment:
         finalize=_printed,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
-    environment.globals.update(drawn=drawn, lines=lines)
+    environment.globals.update(lines=lines, bar_length=bar_length, replicas=replicas)
     return environment
 
 
