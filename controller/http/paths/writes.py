@@ -234,7 +234,6 @@ class BrokerControl(Protocol):
 
 
 _Brokers = NamedDependency[BrokerControl]
-_Api = NamedDependency[ControllerApi]
 
 
 class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
