@@ -86,11 +86,8 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
 
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
-    page = first = backend.get(DifferenceView, "/diff", **span)
-    topics = list(first.topics)
-    while page.next_cursor is not None:
-        page = backend.get(DifferenceView, "/diff", cursor=page.next_cursor, **span)
-        topics.extend(page.topics)
+    found = list(common.pages(backend, DifferenceView, "/diff", **span))
+    first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _lines(first, topics, style), lambda: (one.name for one in topics))
     return DIFFERENT if topics or _is_different(first.cluster) else SAME

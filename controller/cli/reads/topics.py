@@ -10,11 +10,11 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import count, meant, named, pair
+from controller.cli.arguments import completed_by, count, meant, named, pair
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
-from controller.cli.reads.common import completed_by, topic_names
+from controller.cli.reads.common import topic_names
 from projections.text.names import STATUSES
 
 if TYPE_CHECKING:
