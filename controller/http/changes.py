@@ -4,6 +4,10 @@ A client without an answer does not know whether its change was made. If it sent
 (draft-ietf-httpapi-idempotency-key-header), it may retry: the request id is derived from the principal and the key, so
 the first outcome is found in the log and answered again, also after a restart. Memory holds only the requests in
 progress, and those that may still be decided after their timeout.
+
+If a request failed for a temporary reason (a quota, an internal error), the retry is decided again under a derived id,
+because the log has each request once. A request without events is unknown: it was not decided, changed nothing, or its
+refusal was only counted.
 """
 
 from __future__ import annotations

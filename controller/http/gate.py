@@ -1,5 +1,9 @@
 """Middleware that checks the Host header and the login before a request is routed.
 
+A page of evil.example can make a browser send requests here if that name resolves to our address (DNS rebinding). Such
+requests carry the name in their Host header. IP addresses and `localhost` cannot be rebound, so they are always
+allowed; other names must be configured. `X-Forwarded-For` is only believed from trusted proxies.
+
 A login is a bearer token, or a user name and password; the principals are those of the Kafka protocol. Health needs no
 login, because a supervisor has no password. Credentials are always checked, even if no login is required: wrong ones
 are refused. A failed login is answered after a delay and logged; the log line never has the password or token.

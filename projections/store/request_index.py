@@ -1,9 +1,10 @@
 """Clients' requests by time, by sender and by outcome, written in the commit of their events.
 
 Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`projections.store.keys`):
-    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`) f KIND VALUE NUL INVERTED
-    the same request under its principal, its API, an outcome of one of its topics, or a rule
-                                 that refused one; empty value
+
+    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`)
+    f KIND VALUE NUL INVERTED    the same request under its principal, its API, an outcome of one of its topics, or a
+                                 rule that refused one; empty value
 
 A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
 value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
