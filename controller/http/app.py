@@ -124,8 +124,6 @@ def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Lite
         "controller_api": parts.api,
         "why_not": lambda: health.why_not_ready(parts.api),
         "archive_error": parts.api.archive_error,
-        "queries": parts.query,
-        "reading": parts.reading,
         "reader": Reader(parts.api, parts.query, parts.reading),
         "metrics": parts.metrics,
         "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),

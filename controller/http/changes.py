@@ -56,7 +56,7 @@ class Changes:
     """Submits the changes of HTTP clients."""
 
     def __init__(self, api: ControllerApi, queries: Questions, reading: Reading, stopping: Stopping) -> None:
-        self._api = api
+        self.api = api
         self._queries = queries
         self._reading = reading
         self._stopping = stopping
@@ -68,7 +68,7 @@ class Changes:
     def stamps(self, request: HttpRequest, *, is_dry_run: bool = False) -> dict[str, Any]:
         """The fields that a command takes from its request: id, time, sender. A dry run ignores the key. Raises
         Refused."""
-        caller, controller = caller_of(request), self._api.controller
+        caller, controller = caller_of(request), self.api.controller
         key = None if is_dry_run else key_of(request)
         return {
             "request_id": controller.new_request_id() if key is None else request_id_of(caller.principal, key),
@@ -107,7 +107,7 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self._api.cluster.settings.has_target_cluster
+        carried_out = self.api.cluster.settings.has_target_cluster
         try:
             return await self._reading.run(
                 earlier, self._queries, first, frozenset(self._late), has_target_cluster=carried_out
@@ -124,7 +124,7 @@ class Changes:
     def _remember_late(self, answer: Answer) -> None:
         """After a timeout this process may still decide the request, so a retry needs a new request id. In a gateway
         it does not: workers skip ids that they know."""
-        if was_late(answer) and self._api.decides_here:
+        if was_late(answer) and self.api.decides_here:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:
                 del self._late[next(iter(self._late))]

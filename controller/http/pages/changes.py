@@ -55,7 +55,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     status = 200  # also of a dry run that is refused: that is its result
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
-        answer = await writes.create(site.api, site.changes, request, body, is_dry)
+        answer = await writes.create(site.changes, request, body, is_dry)
         result = answer.content
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -90,10 +90,10 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     match filled.get("do"):
         case "grow":
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
-            await writes.alter(site.api, site.changes, request, name, grown)
+            await writes.alter(site.changes, request, name, grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
-            await writes.alter(site.api, site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
+            await writes.alter(site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
         case "delete":
             if filled.get("typed") != name:
                 raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name {name!r}")

@@ -22,7 +22,6 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.controller_api import ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error
 from controller.http.pages.frame import Density, Frame, bar_length, density_of, replicas
@@ -30,7 +29,7 @@ from controller.http.permissions import Reader
 from controller.http.query_threads import Reading, cacheable
 from controller.http.requests import FormTokens, caller_of
 from projections.queries.events import Window, timeline_page
-from projections.queries.query import NoTopic, Questions
+from projections.queries.query import NoTopic
 from projections.text.moments import BadMoment, iso
 from projections.text.names import escaped
 from projections.views import lines
@@ -77,15 +76,14 @@ class Site:
     """The pages of one service."""
 
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
-        self.api: ControllerApi = dependencies["controller_api"]
+        reader: Reader = dependencies["reader"]
+        self.api = reader.api
         self.changes: Changes = dependencies["changes"]
         self.tokens = FormTokens()
-        self._queries: Questions = dependencies["queries"]
-        self._reading: Reading = dependencies["reading"]
+        self._queries, self._reading = reader.queries, reader.reading
         self._templates = templates()
         undecoded: Any = _Undecoded(self._reading)
-        reader = Reader(self.api, self._queries, undecoded)
-        self._dependencies = {**dependencies, "reading": undecoded, "reader": reader}
+        self._dependencies = {**dependencies, "reader": Reader(self.api, self._queries, undecoded)}
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:

@@ -61,7 +61,6 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/topics", status_code=201, operation_class=described(CreateBody))
 async def create_topic(
     request: HttpRequest,
-    controller_api: _Api,
     changes: _Changes,
     validate_only: Annotated[
         bool, QueryParameter(description="Dry run: validate, and show the replicas that the topic would get")
@@ -71,13 +70,14 @@ async def create_topic(
 
     201 if it is complete, 200 for a dry run, 202 if it was created but was not complete within the timeout.
     """
-    return await create(controller_api, changes, request, await read_body(request, CreateBody), validate_only)
+    return await create(changes, request, await read_body(request, CreateBody), validate_only)
 
 
 async def create(
-    api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
+    changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
+    api = changes.api
     command = create_command(
         body,
         new_topic_ids(1)[0],
@@ -99,14 +99,14 @@ async def create(
 async def delete_topic(
     name: FromPath[str],
     request: HttpRequest,
-    controller_api: _Api,
     changes: _Changes,
 ) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
-    denied = controller_api.denial_of_delete(caller_of(request), name)
+    api = changes.api
+    denied = api.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
-    known = controller_api.topic(name)
-    answer = await changes.answer(command, lambda submitted: controller_api.submit_change([submitted]))
+    known = api.topic(name)
+    answer = await changes.answer(command, lambda submitted: api.submit_change([submitted]))
     if answer.code:
         raise Refused(status_of(answer.code), refusal(answer))
     return deleted(answer, known)
@@ -160,18 +160,18 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
-    controller_api: _Api,
-    changes: NamedDependency[Changes],
+    changes: _Changes,
     validate_only: Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")] = False,
 ) -> AlteredView:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(controller_api, changes, request, name, await read_body(request, AlterBody), validate_only)
+    return await alter(changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
-    api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
+    changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredView:
     """The response to a change. Raises Refused."""
+    api = changes.api
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
@@ -181,7 +181,7 @@ async def alter(
 
 
 def _command(
-    controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
+    api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: give either configs or num_partitions")
@@ -189,10 +189,10 @@ def _command(
         raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        denied, ops = api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
         return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
-    denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
+    denied, count = api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
 
 
