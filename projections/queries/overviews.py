@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 import msgspec
 
@@ -27,8 +28,9 @@ from projections.views.overviews import (
     RefusedByView,
     RefusedView,
     SummaryView,
+    WaitingView,
 )
-from projections.views.view import AsOfView, as_of
+from projections.views.view import AsOfView
 
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
@@ -46,68 +48,56 @@ def brokers(query: Questions, at: str | None) -> BrokersView:
     return query.cluster_at(end).view(query.as_of(end))
 
 
-def summary(query: Questions, at: str | None, now: SummaryView | None = None) -> SummaryView:
-    """The summary at a point in time. `now` has the counts of the live store; the past is counted here if that is
-    quick. Raises BadMoment."""
+class Now(msgspec.Struct, frozen=True):
+    """What only the live service knows: the counts of its store, open requests, and topics that were never ready."""
+
+    counted: Counted
+    requests_open: int
+    waiting: tuple[WaitingView, ...]
+
+
+def summary(query: Questions, at: str | None, now: Now | None = None) -> SummaryView:
+    """The summary at a point in time; without `now` topics are counted here if that is quick. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
-    moment = query.as_of(end)
-    return msgspec.structs.replace(
-        now or counted_in(NOTHING_COUNTED, counted_at(query, end)),
+    as_of = query.as_of(end)
+    counts = _counts(counted_at(query, end) if now is None else now.counted)
+    return SummaryView(
+        **counts,
+        requests_open=None if now is None else now.requests_open,
+        waiting=() if now is None else now.waiting,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
-        refused=_refused_of_day(query, end, moment),
+        refused=_refused_of_day(query, end, as_of),
         newest=tuple(map(summary_of, newest.requests)),
         release=cluster.release,
-        as_of=moment,
+        as_of=as_of,
     )
 
 
-NOTHING_COUNTED = SummaryView(
-    topics=None,
-    partitions=None,
-    topics_pending=None,
-    requests_open=None,
-    under_replicated_partitions=None,
-    offline_partitions=None,
-    placeholders=None,
-    loads=(),
-    brokers_registered=0,
-    live=(),
-    fenced=(),
-    waiting=(),
-    refused=(),
-    newest=(),
-    release="",
-    as_of=as_of(-1, None),
-)
+def _counts(counted: Counted | None) -> dict[str, Any]:
+    if counted is None:
+        return {}
+    health, loads = counted.tallies.health, counted.tallies.brokers
+    return {
+        "topics": counted.topics,
+        "partitions": counted.partitions,
+        "topics_pending": counted.pending,
+        "under_replicated_partitions": health.under_replicated,
+        "offline_partitions": health.offline,
+        "placeholders": health.placeholders,
+        "loads": tuple(LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
+    }
 
 
 def _refused_of_day(query: Questions, end: Ends, moment: AsOfView) -> tuple[RefusedView, ...]:
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
-
-
-def counted_in(summary: SummaryView, counted: Counted | None) -> SummaryView:
-    """A summary with these counts."""
-    if counted is None:
-        return summary
-    health, loads = counted.tallies.health, counted.tallies.brokers
-    return msgspec.structs.replace(
-        summary,
-        topics=counted.topics,
-        partitions=counted.partitions,
-        topics_pending=counted.pending,
-        under_replicated_partitions=health.under_replicated,
-        offline_partitions=health.offline,
-        placeholders=health.placeholders,
-        loads=tuple(LoadView(broker_id, *load) for broker_id, load in sorted(loads.items())),
-    )
 
 
 def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[RefusedView]:

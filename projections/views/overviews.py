@@ -53,14 +53,14 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     partitions are null if counting would take too long. `refused` covers the day before the newest event.
     """
 
-    topics: int | None
-    partitions: int | None
-    topics_pending: int | None
+    topics: int | None = None
+    partitions: int | None = None
+    topics_pending: int | None = None
     requests_open: int | None
-    under_replicated_partitions: int | None
-    offline_partitions: int | None
-    placeholders: int | None
-    loads: tuple[LoadView, ...]
+    under_replicated_partitions: int | None = None
+    offline_partitions: int | None = None
+    placeholders: int | None = None
+    loads: tuple[LoadView, ...] = ()
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]

@@ -17,8 +17,6 @@ from controller.cli.reads import common
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.brokers import BrokersView
-    from projections.views.lines import when
     from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
 SAME, DIFFERENT = 0, 1
@@ -47,6 +45,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _brokers(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
+    from projections.views.brokers import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     if options.id is not None:
@@ -68,6 +67,7 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 def _settings(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
+    from projections.views.brokers import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
@@ -85,6 +85,8 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
 
+    from projections.views.overviews import DifferenceView
+
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
     found = list(common.pages(backend, DifferenceView, "/diff", **span))
     first, topics = found[0], [one for page in found for one in page.topics]
@@ -100,6 +102,8 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
 
 
 def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
+
+    from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
     if topics:

@@ -20,7 +20,6 @@ from controller.cli.output import FORMATS, add_output
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.topics import TopicsView
     from projections.views.view import ErrorView
 
 DONE, FOUND = 0, 1
@@ -130,6 +129,7 @@ def event_types(**_: Any) -> Iterable[str]:
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The topics of the service or folder that the line names so far."""
     from controller.cli.backend import Refusal, open_backend
+    from projections.views.topics import TopicsView
 
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Annotated, Literal
 
-import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
@@ -38,7 +37,6 @@ from projections.queries.explain import explain_request, explain_topic, nothing_
 from projections.queries.query import NoTopic, NotThere
 from projections.queries.requests import RequestFilter, request_at, requests_page
 from projections.queries.topics import Counted
-from projections.text.moments import iso
 from projections.text.names import Outcome
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TimelineView
@@ -51,6 +49,7 @@ from projections.views.overviews import (
     WaitingView,
 )
 from projections.views.requests import RequestsView, RequestView
+from projections.views.view import view_of
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
 SPANS_MAX = 500
@@ -205,24 +204,18 @@ async def broker(
 async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[SummaryView]:
     """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
     reader.need(request)
-    return await reader.answer(overviews.summary, at, counted_now(reader.api) if at is None else None)
+    return await reader.answer(overviews.summary, at, now_of(reader.api) if at is None else None)
 
 
-def counted_now(api: ControllerApi) -> SummaryView:
-    """The counts of the live store and the controller, for the summary of now."""
+def now_of(api: ControllerApi) -> overviews.Now:
+    """What the live service knows for its summary."""
     status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(
-        WaitingView(
-            name=topic.name,
-            created_at=iso(topic.created_at_ms),
-            created_at_ms=topic.created_at_ms,
-            waits_for=progress_text(topic, cluster),
-        )
+        view_of(WaitingView, topic, waits_for=progress_text(topic, cluster))
         for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
     )
-    shape = overviews.counted_in(overviews.NOTHING_COUNTED, counted)
-    return msgspec.structs.replace(shape, requests_open=status.requests_open, waiting=waiting)
+    return overviews.Now(counted, status.requests_open, waiting)
 
 
 @get("/policies")
