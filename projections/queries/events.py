@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from heapq import merge
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 
 import msgspec
 
@@ -115,9 +115,8 @@ class Listing:
     def oldest(self, place: Place, limit: int, end: Place) -> Listed:
         """Up to `limit` events from a place until before `end`, the oldest first; fewer if they are large, or if many
         do not match."""
-        which = self._which
         streams = [
-            ((number, record) for record in part.records(low, high, which.topic, which.request_id))
+            zip(repeat(number), part.records(low, high, self._which.topic, self._which.request_id))
             for number, (part, low, high) in enumerate(zip(self.parts, place, end, strict=True))
         ]
         return self._page(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), place, limit, after=1)
