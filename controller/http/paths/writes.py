@@ -181,7 +181,7 @@ async def alter(
 
 
 def _command(
-    api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
+    controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
         raise refused(400, ErrorCode.INVALID_REQUEST, "body: give either configs or num_partitions")
@@ -189,10 +189,10 @@ def _command(
         raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
-        denied, ops = api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
+        denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
         return AlterTopicConfigs(topic=topic, denied=denied, ops=ops, **given)
     assignments = tuple(tuple(map(BrokerId, replicas)) for replicas in body.assignments) or None
-    denied, count = api.denial(caller, "Alter", topic), body.num_partitions
+    denied, count = controller_api.denial(caller, "Alter", topic), body.num_partitions
     return CreatePartitions(topic=topic, denied=denied, count=count, assignments=assignments, **given)
 
 
