@@ -28,7 +28,7 @@ from controller.policy.interface import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
 from projections.store.store import TopicReader
-from projections.views.overview_types import QuorumView
+from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000

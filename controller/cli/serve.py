@@ -246,8 +246,7 @@ def simulated_brokers(text: str) -> int | None:
 
 def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("check", description=f"{COMMANDS['check'].headline}.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file, as for `serve --config`")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    register_settings(parser)
     parser.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
     parser.set_defaults(func=lambda options: _check(options, parser))
 

@@ -26,8 +26,8 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
+from controller.http.gate import Logins, Reach
 from controller.http.metrics import Metrics
-from controller.http.reach import Logins, Reach
 from controller.kafka.messages import APIS
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret

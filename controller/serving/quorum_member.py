@@ -43,7 +43,7 @@ from controller.serving.loop_watch import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
-from projections.views.overview_types import QuorumView
+from projections.views.overviews import QuorumView
 
 AGAIN_S: Final = 1.0
 """How soon what a controller refused for now is tried again."""

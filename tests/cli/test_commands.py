@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.commands import COMMANDS
+from controller.cli.context import context_names
 from controller.cli.reads import common
 from tests.cli.commands import Run
 from tests.http.service import service
@@ -156,7 +157,7 @@ async def test_names_of_topics_and_contexts_are_completed(
     assert completed("topicwright topics --context h", tmp_path) == ["here"]
     assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
     (tmp_path / "config" / "topicwright" / "contexts.json").write_text("nonsense")
-    assert common.context_names() == ()
+    assert context_names() == ()
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

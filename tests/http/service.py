@@ -15,8 +15,8 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
+from controller.http.gate import Logins
 from controller.http.metrics import Metrics
-from controller.http.reach import Logins
 from controller.http.server import HttpServer
 from controller.policy import RequestMetadata
 from events.catalog import Endpoint, Observation, Verdict

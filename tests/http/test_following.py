@@ -12,7 +12,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
-from controller.http.reach import Reach
+from controller.http.gate import Reach
 from controller.http.server import HttpServer
 from tests.http.service import Service, followers, service
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from controller.access.users import Users
 from controller.access.users_file import add_token, set_password
-from controller.http.reach import Logins
+from controller.http.gate import Logins
 from controller.kafka.sasl.scram import credential_of
 from controller.machine.state import Cluster
 from tests.http.service import service

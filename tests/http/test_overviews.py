@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.queries import topic_lists
+from projections.queries import topics
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 
@@ -110,11 +110,11 @@ async def test_what_is_much_work_to_count_is_null(monkeypatch: pytest.MonkeyPatc
             await one.create(name, num_partitions=2)
         end = (await one.get("/v1/summary"))["as_of"]["offset"]
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
-        monkeypatch.setattr(topic_lists, "KEYS_AT_ONCE", 1)
+        monkeypatch.setattr(topics, "KEYS_AT_ONCE", 1)
         assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
         for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
             with monkeypatch.context() as patch:
-                patch.setattr(topic_lists, bound, much)
+                patch.setattr(topics, bound, much)
                 then = await one.get(f"/v1/summary?at={end}")
                 assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
                 assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None

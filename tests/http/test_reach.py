@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from controller.http.reach import Reach
+from controller.http.gate import Reach
 from controller.http.server import HttpServer
 from controller.kafka.session import normal_host
 from tests.http.service import Service, service

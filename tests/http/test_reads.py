@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries import query
+from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
 from tests.http.service import Service, service
 
@@ -369,7 +369,7 @@ async def test_the_document_names_every_path_and_every_body() -> None:
 
 
 async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "BYTES_PER_PAGE", 200)
+    monkeypatch.setattr(event_pages, "BYTES_PER_PAGE", 200)
     async with service() as one:
         made = await one.create("t", num_partitions=20)
         for number in range(4):

@@ -13,8 +13,8 @@ import structlog
 
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
+from controller.http.gate import Reach
 from controller.http.query_threads import Reading, Stopping
-from controller.http.reach import Reach
 from controller.http.server import HttpServer
 from tests.http.service import service
 

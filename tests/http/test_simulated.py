@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.http.paths import simulated
+from controller.http.paths import writes as simulated
 from tests.http.service import service
 
 

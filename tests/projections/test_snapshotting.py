@@ -16,13 +16,13 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, SnapshotInfo, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
-from projections.queries import topic_lists
+from projections.queries import topics as topic_queries
 from projections.queries.query import Query, Questions
-from projections.queries.topic_lists import counted_at
+from projections.queries.topics import counted_at
 from projections.store.recorder import Recorder
 from projections.store.snapshotting import KEPT, KEPT_MAX, Refold, Snapshotting, missing, spacing, state_keys, too_many
 from projections.store.store import TopicStore
-from projections.views.topics import TopicRow
+from projections.views.rows import TopicRow
 from tests.events.logs.rocksdb_folders import flip
 from tests.machine.walks import NAMES, Walk, _walk, walked, walks
 from tests.projections.logs import kept as in_memory
@@ -336,7 +336,7 @@ def test_many_topics_are_not_counted_and_none_is_folded_to_find_that() -> None:
         there = len(one.query.topics_at(end, "", 1000).rows)
         assert counted.topics == there > 2
         with (
-            patch.object(topic_lists, "TOPICS_MAX", 1),
+            patch.object(topic_queries, "TOPICS_MAX", 1),
             patch.object(Query, "topics_at", side_effect=AssertionError("they were looked at")),
         ):
             assert counted_at(query, (end,)) is None

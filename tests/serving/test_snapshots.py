@@ -12,7 +12,7 @@ from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, snapsh
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
-from projections.views.json_types import TopicsView
+from projections.views.topics import TopicsView
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
 
 SETTINGS = {"log.snapshot.interval.events": "200"}

@@ -21,8 +21,9 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from controller.cli.arguments import complain
+from controller.cli.output import progress_to
 from controller.cli.reads.common import FOUND
-from controller.cli.work.verify import progress_to, report
+from controller.cli.work.verify import report
 from events.catalog import EVENT_VERSION, HeadSigned, Recorded
 from events.logs.archive.base import Base, download_base, offsets_of_bases, read_base
 from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, read_chain, read_stored

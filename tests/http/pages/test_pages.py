@@ -9,7 +9,7 @@ import pytest
 
 from controller.http.pages.frame import ADDRESSES, Frame
 from controller.http.pages.site import cleaned
-from projections.views.json_types import AsOfView
+from projections.views.view import AsOfView
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
 from tests.http.service import service
 

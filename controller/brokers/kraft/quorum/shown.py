@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from projections.text.moments import iso
-from projections.views.overview_types import QuorumView, VoterView
+from projections.views.overviews import QuorumView, VoterView
 
 
 def quorum_shown(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:

@@ -1,7 +1,4 @@
-"""Views of many things at once: lists of requests, timelines, the summary, differences, the quorum.
-
-The rules of `json_types` apply.
-"""
+"""The views of many things at once: the summary, policies, differences, the quorum."""
 
 from __future__ import annotations
 
@@ -10,86 +7,10 @@ from typing import Literal
 import msgspec
 
 from controller.policy.interface import PolicyInForce
-from projections.views.json_types import AsOfView, BrokerView, EventView
-
-
-class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in a list. `topics` has the first ten of `num_topics`. `outcomes` counts the topics by status, and has
-    `done` for a request without topics. `rules` are those that refused a topic.
-
-    With `counted` this is a number of refusals without a record of their own: there is no request of this id, and the
-    event at `requested_offset` has the details.
-    """
-
-    request_id: str
-    api: str
-    principal: str
-    client_id: str | None
-    host: str
-    """The client's address; empty if unknown."""
-    requested_at: str
-    requested_at_ms: int
-    requested_offset: int
-    topics: tuple[str, ...]
-    num_topics: int
-    outcomes: dict[str, int]
-    rules: tuple[str, ...]
-    counted: bool
-
-
-class RequestsView(msgspec.Struct, frozen=True):
-    """A page of requests, the newest first; `next_cursor` is the `cursor` of the next page, null on the last."""
-
-    requests: tuple[RequestSummary, ...]
-    next_cursor: str | None
-    as_of: AsOfView
-
-
-class EventGroupView(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive events of a topic with one cause: the request id and command that led to them.
-
-    `principal` and `client_id` are null if no client sent a request. `types` counts the `num_events` events by type;
-    `texts` describes the first twenty.
-    """
-
-    cause: str
-    command: str
-    principal: str | None
-    client_id: str | None
-    at: str
-    at_ms: int
-    until_at: str
-    until_at_ms: int
-    first_offset: int
-    last_offset: int
-    num_events: int
-    types: dict[str, int]
-    texts: tuple[str, ...]
-
-
-class TopicTimelineView(msgspec.Struct, frozen=True):
-    """A page of a topic's events grouped by cause, the newest first; `next_cursor` as in other lists."""
-
-    groups: tuple[EventGroupView, ...]
-    next_cursor: str | None
-    as_of: AsOfView
-
-
-class SpanView(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of events from `start_at` until before `end_at`."""
-
-    start_at: str
-    start_at_ms: int
-    end_at: str
-    end_at_ms: int
-    events: int
-
-
-class TimelineView(msgspec.Struct, frozen=True):
-    """The number of events over time; empty if there are no events."""
-
-    spans: tuple[SpanView, ...]
-    as_of: AsOfView
+from projections.views.brokers import BrokerView
+from projections.views.events import EventView
+from projections.views.requests import RequestSummary
+from projections.views.view import AsOfView
 
 
 class RefusedByView(msgspec.Struct, frozen=True):
@@ -132,14 +53,14 @@ class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
     partitions are null if counting would take too long. `refused` covers the day before the newest event.
     """
 
-    topics: int | None
-    partitions: int | None
-    topics_pending: int | None
+    topics: int | None = None
+    partitions: int | None = None
+    topics_pending: int | None = None
     requests_open: int | None
-    under_replicated_partitions: int | None
-    offline_partitions: int | None
-    placeholders: int | None
-    loads: tuple[LoadView, ...]
+    under_replicated_partitions: int | None = None
+    offline_partitions: int | None = None
+    placeholders: int | None = None
+    loads: tuple[LoadView, ...] = ()
     brokers_registered: int
     live: tuple[int, ...]
     fenced: tuple[int, ...]
@@ -158,24 +79,6 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
     leaders: int | None
     replicas: int | None
     events: tuple[EventView, ...]
-    as_of: AsOfView
-
-
-class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective value of a config. `source` is Kafka's (KIP-226), such as `DYNAMIC_TOPIC_CONFIG`. `default` is
-    Kafka's own default; for a sensitive config `value` and `default` are null."""
-
-    name: str
-    value: str | None
-    source: str
-    default: str | None
-    sensitive: bool
-
-
-class TopicConfigsView(msgspec.Struct, frozen=True):
-    """All configs of a topic ordered by name, as in DescribeConfigs."""
-
-    configs: tuple[ConfigView, ...]
     as_of: AsOfView
 
 
