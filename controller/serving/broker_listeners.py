@@ -57,7 +57,7 @@ class BrokerListeners:
         self._starting: set[asyncio.Task[None]] = set()
         self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
         self._known: Callable[[], set[int]] = set
-        self.trouble: str | None = None
+        self.error: str | None = None
         """Why a broker has no listener; None where each has one."""
 
     async def start(self) -> None:
@@ -79,8 +79,8 @@ class BrokerListeners:
         for at in self._listening.advertised:
             for broker_id in api.cluster.brokers:
                 self.endpoint(at, broker_id)
-        if self.trouble is not None:
-            raise SettingsError(self.trouble)
+        if self.error is not None:
+            raise SettingsError(self.error)
 
     def endpoint(self, at: Endpoint, broker_id: BrokerId) -> Endpoint | None:
         """Where clients of the listener `at` reach a broker; None where no port is left for it."""
@@ -145,17 +145,17 @@ class BrokerListeners:
 
     def _remember(self, key: str, server: KafkaServer) -> KafkaServer:
         self._servers[key] = server
-        self.trouble = None
+        self.error = None
         if self._remembered.get(key) != server.port:
             self._remembered[key] = server.port
             _write(self._file, self._remembered)
         return server
 
     def _lacks_ports(self, key: str) -> None:
-        if self.trouble is None:
+        if self.error is None:
             needed = len(self._known()) * len(self._own)
-            self.trouble = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
-            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.trouble)
+            self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
+            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.error)
 
 
 def _read(file: Path) -> dict[str, int]:

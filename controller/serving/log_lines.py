@@ -81,19 +81,6 @@ class _LineLogger:
     log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
 
 
-class SnapshotLines:
-    """The lines of `projections.store.snapshotting`."""
-
-    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
-        self._log = log
-
-    def snapshot_taken(self, offset: int, size: int) -> None:
-        self._log.info("snapshot taken", offset=offset, bytes=size)
-
-    def snapshot_failed(self, why: str) -> None:
-        self._log.warning("no snapshot", why=why)
-
-
 _LIBRARIES = ("aiokafka", "kafka", "faust", "mode", "asyncio")
 
 

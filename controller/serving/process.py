@@ -61,10 +61,14 @@ class Service(Protocol):
         """End in order, also after a start that failed or was cancelled."""
 
 
-async def run_service(service: Service, stopping: asyncio.Event) -> int:
-    """Run until `stopping` is set or the service fails; the exit code. Raises what kept it from starting."""
+async def run_service(
+    service: Service, stopping: asyncio.Event, leads_others: Callable[[], bool] = lambda: False
+) -> int:
+    """Run until `stopping` is set or the service fails; returns the exit code. Raises what prevented the start. While
+    `leads_others`, a hanging event loop ends the process."""
     starting = asyncio.create_task(service.start())
-    watch = LoopWatch(service.metrics, structlog.get_logger("topicwright"), time.monotonic, wall_ms)
+    log = structlog.get_logger("topicwright")
+    watch = LoopWatch(service.metrics, log, time.monotonic, wall_ms, leads_others)
     try:
         if not await finished(starting, stopping):
             return 0

@@ -132,7 +132,7 @@ class Heartbeats:
     def __init__(self, members: Members, producer: Producing, topic: str) -> None:
         self.members = members
         self.topic = topic
-        self.trouble: str | None = None
+        self.error: str | None = None
         """Why Kafka counts as lost; None if it does not."""
         self._producer = producer
         self._log = structlog.get_logger("topicwright")
@@ -149,11 +149,11 @@ class Heartbeats:
     def _check_kafka(self) -> None:
         silent_s = self.members.silent_s()
         if silent_s <= self.members.session_s:
-            if self.trouble is not None:
+            if self.error is not None:
                 self._log.info("kafka is back")
-            self.trouble = None
-        elif self.trouble is None:
-            self.trouble = "this gateway does not receive its own heartbeats from Kafka"
+            self.error = None
+        elif self.error is None:
+            self.error = "this gateway does not receive its own heartbeats from Kafka"
             self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
 
 

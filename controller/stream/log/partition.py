@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
+from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import decode_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
@@ -214,7 +215,7 @@ class PartitionState:
             self._recent = RecentRequests()
             start = max(0, self.log.next_offset - RECENT_EVENTS)
             for number, value in self.log.read(start):
-                self._recent.note(decode_event(number, value))
+                self._recent.add(decode_event(number, value))
 
     def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
         """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
@@ -258,6 +259,10 @@ class PartitionState:
         self.log.flush()
         self.store.became_durable(self.state)
 
+    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
+        """Take snapshots of the partition from now on, and copy missing ones from an archive."""
+        return LogSnapshots(self.log, interval_events, lambda: self.store, archive=archive)
+
     def close(self) -> None:
         """Close the folder; uncommitted events are lost."""
         self.log.close()
@@ -266,7 +271,7 @@ class PartitionState:
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
-                self._recent.note(record)
+                self._recent.add(record)
 
     def _position(self) -> bytes:
         return _encode(StoredPosition(self.topic_id, self.reader.position))

@@ -8,7 +8,7 @@ A process refuses to start if an existing topic does not match; it never changes
 Watch. If a topic is deleted and recreated, by an operator or by auto-creation, it is another log, so deciding must
 stop. Idle processes would not notice for minutes, so `TopicWatch` polls topic ids. A topic counts as deleted if two
 polls in a row do not find it. If the events topic has lost its first records, running processes continue, but none can
-start with an empty folder: `trouble` reports this. Other errors of Kafka are logged once, and polling continues.
+start with an empty folder: `error` reports this. Other errors of Kafka are logged once, and polling continues.
 
 All functions block, so call them in a thread.
 """
@@ -261,7 +261,7 @@ class TopicWatch:
 
     def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
         """`is_archived`: a process with an empty folder starts from the archive, so Kafka need not have all records."""
-        self.trouble: str | None = None
+        self.error: str | None = None
         """A problem that does not stop running processes; None if there is none."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
@@ -279,7 +279,7 @@ class TopicWatch:
             try:
                 admin = admin or AdminClient(self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
-                    self.learn(name, topic_id)
+                    self.check_id(name, topic_id)
                 ranges = await asyncio.to_thread(
                     offset_ranges, self._properties, self._topics.events, self._topics.partitions
                 )
@@ -294,7 +294,7 @@ class TopicWatch:
                     log.warning("cannot poll the topics of the log", why=f"{why}: {error}", exc_info=error)
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def learn(self, name: str, topic_id: str | None) -> None:
+    def check_id(self, name: str, topic_id: str | None) -> None:
         """Check a polled topic id, None if the topic is missing. Raises TopicGone."""
         self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
         if self._missed[name] >= MISSED_MAX:
@@ -303,18 +303,18 @@ class TopicWatch:
             raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
 
     def check_first_records(self, firsts: Sequence[int]) -> None:
-        """Check the earliest offset of each partition of the events topic, and set `trouble`."""
+        """Check the earliest offset of each partition of the events topic, and set `error`."""
         self._deleted = sum(firsts)
         if self._is_archived or not self._deleted:
-            self.trouble = None
-        elif self.trouble is None:
+            self.error = None
+        elif self.error is None:
             partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
-            self.trouble = (
+            self.error = (
                 f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
                 "an empty folder cannot start. Restore the topic while the folders of workers still have all events "
                 "(`topicwright restore-topic`), or set log.archive.url and wait until the archive has a base"
             )
-            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
+            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.error)
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -28,13 +29,13 @@ from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
-from controller.serving.archiving import head_signer
+from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, connection_counts, is_open, reach_of
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.folder import archive_of, lock_folder
+from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
@@ -43,6 +44,7 @@ from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import partition_clusters
 from controller.stream.worker.status import WorkerStatus
+from events.logs.archive.manifest import Writer
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
@@ -92,7 +94,7 @@ class Worker:
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
         reach = reach_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._trouble, metrics, options.release, reach)
+        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, reach)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
@@ -179,8 +181,8 @@ class Worker:
         )
         return partition_clusters(self._cluster, topics, settings)
 
-    def _trouble(self) -> str | None:
-        return None if self._topic_watch is None else self._topic_watch.trouble
+    def _topics_error(self) -> str | None:
+        return None if self._topic_watch is None else self._topic_watch.error
 
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
@@ -192,13 +194,11 @@ class Worker:
             self._status.lost(why)
             driver.claim_again()
 
-        def archive_tasks(partition: PartitionState) -> PartitionHistory:
-            assert archive is not None
-            place = archive(partition.partition)
-            where = f"the worker at {self._address}"
-            return PartitionHistory(partition, place, settings, writer, where, wall_ms, self.fail)
+        def history(partition: PartitionState) -> PartitionHistory | None:
+            store = archive_store(settings, partition.partition)
+            of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
+            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms, self.fail)
 
-        archive = archive_of(settings)
         tasks = OwnerTasks(
             WorkerContext(
                 partitions=topics.partitions,
@@ -208,7 +208,7 @@ class Worker:
                 make_brokers=make_brokers,
                 on_rejected=on_rejected_commands,
                 on_failure=self.fail,
-                history=None if archive is None else archive_tasks,
+                history=history,
                 signer=self._signer,
                 signing_interval_s=settings.log_signing_interval_ms / 1000,
             )
@@ -224,11 +224,13 @@ class Worker:
             clock_ms=wall_ms,
             judge=self._policies,
             cluster_of=tasks.cluster_of,
-            archive=archive,
+            archive=partial(archive_store, settings),
             memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
         self._status.show(engine, tasks)
-        topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
+        topic_watch = self._topic_watch = TopicWatch(
+            options.properties, topics, is_archived=archive_store(settings) is not None
+        )
         self.metrics.watch(topic_watch.gauges)
         for task in (self._status.poll(engine), topic_watch.watch(self.fail)):
             self._background.begin(task)

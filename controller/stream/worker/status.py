@@ -46,8 +46,8 @@ class WorkerStatus:
 
     def why_not_ready(self) -> str | None:
         """Why nothing is decided; None if commands are decided."""
-        trouble = self._tasks.trouble if self._tasks is not None else None
-        return self.doing or self._unreachable or (trouble and f"the cluster cannot be reached: {trouble}")
+        error = self._tasks.error if self._tasks is not None else None
+        return self.doing or self._unreachable or (error and f"the cluster cannot be reached: {error}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         active = [] if self._engine is None else sorted(self._engine.active)
@@ -60,7 +60,7 @@ class WorkerStatus:
         yield "commands_decided", "Commands decided since the start.", self._commands
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
         yield "commands_duplicate", "Duplicates of recently decided commands, which are skipped.", self._copies
-        yield "commands_behind", "Commands that wait, as of the last poll, every 2 s.", behind
+        yield "commands_behind", "Undecided commands, as of the last poll, every 2 s.", behind
         paused = 0 if self._tasks is None else self._tasks.not_archived
         yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
         yield "claims", "Partitions claimed since the start.", self._claims

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.archiving import Archiving, Keeping
+from controller.serving.archiving import Archiving, Retention
 from controller.settings.load import load_settings
 from events.logs.archive import store
 from events.logs.archive.manifest import (
@@ -196,9 +196,11 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
+    writer = Writer(boot="boot", where="here", since_ms=0)
+
     async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
-            one = Archiving(log, settings, "boot", "here", lambda: 0, Folder(place), Keeping(ms=-1))
+            one = Archiving(log, settings, lambda: 0, Folder(place), Retention(ms=-1), writer)
             for _ in range(segments):
                 await one._once()
             assert list(manifests_of(log)) == one._manifests
@@ -208,7 +210,7 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
     shutil.rmtree(place)
     assert len((await archived(1))._manifests) == 1, "what was archived before is not there"
     one = await archived(3)
-    assert (one.trouble, [each.start for each in one._manifests]) == (None, [0, 256])
+    assert (one.error, [each.start for each in one._manifests]) == (None, [0, 256])
 
 
 class Full(Folder):
