@@ -41,7 +41,7 @@ from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
-from controller.serving.listeners import Listener, Listening, Speaks, http_logs_in, http_tls, plan, reload_tls
+from controller.serving.listeners import Listener, Listening, MakeHandlers, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
@@ -95,7 +95,7 @@ class ClientListeners:
         self.reach = reach_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
-        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
         self.listening = Listening(
             self.listeners,
             settings,
@@ -127,7 +127,7 @@ class ClientListeners:
             host = self.listening.servers[0].host
             self._simulated_brokers = SimulatedBrokerListeners(host, self.advertised, brokers, make_server)
 
-    async def open(self, api: ControllerApi, make_handlers: Speaks = controller_listener) -> None:
+    async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
         """Accept requests."""
         versions_max = dict(self._settings.api_versions_max)
         self.listening.open(api, versions_max, make_handlers)
@@ -214,7 +214,7 @@ class ClientListeners:
     def ready_line(self) -> str:
         """The line printed when requests are accepted: listeners, and warnings about open ones."""
         http = str(self.http_address)
-        ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        ready = f"ready kafka={self.address} http={http}{self.listening.summary if self._settings.listeners else ''}"
         addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
         return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self.http_address.host, http)])
 

@@ -235,10 +235,6 @@ class EventLog(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of several state keys, in the order requested."""
-        ...
-
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.
 

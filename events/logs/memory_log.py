@@ -131,10 +131,6 @@ class InMemoryLog:
         self._check_open()
         return self._state.get(key)
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_open()
-        return [self._state.get(key) for key in keys]
-
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check_open()
         return self._each_pair(*key_range(prefix, start_after))

@@ -15,10 +15,11 @@ from controller.machine.commands.access import AlterUserScramCredentials, DrawLo
 from controller.serving.archiving import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
-from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
+from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
 from projections.store.tree import HEAD
+from tests.events.logs.consistency import is_consistent
 from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import Service, service
 from tests.http.test_permissions import Half

@@ -13,13 +13,14 @@ from events.catalog import BrokerFenced, Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, EventLog, LogCorrupted
 from events.logs.memory_log import InMemoryLog
-from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash, root_from_inclusion
+from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash, root_from_inclusion
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, RequestId
 from projections.store import tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.store.tree import HEAD, SLICE, TreeBehind, TreeReader, build_some, head_of, stored_head
+from tests.events.logs.consistency import is_consistent
 
 
 @pytest.fixture(params=["memory", "disk"])

@@ -135,10 +135,6 @@ class FaultyLog:
         self._check_readable()
         return self._log.get(key)
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_readable()
-        return self._log.get_many(keys)
-
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check_readable()
         return self._log.scan(prefix, start_after)

@@ -104,7 +104,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_requests(self, store: ArchiveStore) -> str | None:
         """The name of an object with its requests, None if there is none yet. Raises ArchiveAway."""
-        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
+        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # there may be copies under other names
         there = filter(own.fullmatch, store.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 

@@ -228,7 +228,7 @@ class Bucket:
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
         """Call with the filesystem and the path in it, connecting first if necessary. Raises ArchiveAway,
         FileNotFoundError."""
-        import pyarrow as pa  # what only looks whether something is archived goes without it
+        import pyarrow as pa  # optional without an archive
         from pyarrow import fs
 
         try:
