@@ -41,7 +41,7 @@ from controller.serving.reach_cluster import (
     reach_cluster,
     watch_times,
 )
-from controller.serving.real_brokers import kraft_brokers, real_broker_listener, refuse_other_brokers
+from controller.serving.kraft import kraft_brokers, kraft_broker_listener, refuse_other_brokers
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
@@ -182,7 +182,7 @@ class Service:
         self.metrics.watch(member.gauges)
         self.metrics.watch(brokers.gauges)
         priority, name = self.options.settings.quorum_priority, self._clients.advertised.name
-        await self._clients.open(self.api, partial(real_broker_listener, brokers, name, priority=priority))
+        await self._clients.open(self.api, partial(kraft_broker_listener, brokers, name, priority=priority))
         member.start(controller.background)
         try:
             async with asyncio.TaskGroup() as both:  # no vote waits for pages

@@ -101,7 +101,7 @@ def _balanced_every_s(settings: ServeSettings) -> float | None:
     return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
 
 
-def real_broker_listener(
+def kraft_broker_listener(
     brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
