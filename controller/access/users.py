@@ -184,7 +184,7 @@ class Users:
         self._threads = FairThreadPool(THREADS, "password")
         self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
-        """Hides what is remembered, and makes up credentials until the log has a secret for that."""
+        """Hides remembered passwords, and derives fake credentials until the log has a secret for them."""
         self._remembered: dict[bytes, object] = {}
 
     def reload(self) -> None:
@@ -224,11 +224,11 @@ class Users:
         if self._remembered.get(key) == current:
             return True
         compared = self._hash_for(user)
-        shown = {mechanism: self.scram(user, mechanism) for mechanism in mechanisms}
+        credentials = {mechanism: self.scram(user, mechanism) for mechanism in mechanisms}
 
         def fits() -> bool:
             of_file = compared is not None and matches(compared, password) and hashed is not None
-            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in shown.items()]
+            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in credentials.items()]
             return of_file or any(proven)
 
         is_right = await self._threads.run(network_of(address), fits)

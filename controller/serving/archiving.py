@@ -35,7 +35,7 @@ from events.logs.archive.manifest import (
     manifest_changes,
     manifest_removals,
     manifests_of,
-    note,
+    status_changes,
 )
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
 from events.logs.log import EventLog, LogClosed, LogError
@@ -180,11 +180,11 @@ class Archiving:
             state |= manifest_removals(self._log)
             self._manifests, self._archiver.is_new_archive = [], False
         if before.url != self._store.url:
-            state |= note(replace(before, url=self._store.url))
+            state |= status_changes(replace(before, url=self._store.url))
         if manifest is not None:
             state |= manifest_changes(manifest)
         if state:
-            self._log.note(state)
+            self._log.put_state(state)
         if manifest is not None:
             self._manifests.append(manifest)
         if manifest is not None and not self._follows:

@@ -28,7 +28,7 @@ REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
 CARRIES_OUT = ("has.target.cluster", "true")
 """Recorded with the settings, because decisions depend on it; set by the choice of brokers only."""
 PROPERTIES_FILE = "cluster.client.properties.file"
-NOT_OURS = ("bootstrap.servers", "client.id")
+RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
 
 class ReachedCluster(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
         properties = read_values(Path(file))
     except PropertiesError as error:
         raise SettingsError(f"{named}={file} {error}") from None
-    for key in NOT_OURS:
+    for key in RESERVED_KEYS:
         if key in properties:
             raise SettingsError(f"{named}={file} must not have {key}: that is set elsewhere")
     return properties

@@ -32,6 +32,7 @@ from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import LogSnapshots, archiving, build_tree, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
+from controller.serving.kraft import kraft_broker_listener, kraft_brokers, refuse_other_brokers
 from controller.serving.log_lines import write_lines
 from controller.serving.quorum_member import Joining, Member
 from controller.serving.reach_cluster import (
@@ -41,7 +42,6 @@ from controller.serving.reach_cluster import (
     reach_cluster,
     watch_times,
 )
-from controller.serving.kraft import kraft_brokers, kraft_broker_listener, refuse_other_brokers
 from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog

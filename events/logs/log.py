@@ -162,7 +162,7 @@ class EventLog(Protocol):
         """
         ...
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         """Write state keys that are not derived from events, such as the position in another log; None deletes.
 
         They become durable no sooner than earlier events and no later than later ones. Raises LogWriteError.

@@ -57,7 +57,7 @@ class InMemoryLog:
         self._next_offset = len(self._events)
         return first
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_open()
         self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
         self._put(state)

@@ -163,7 +163,7 @@ async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(tree, "BEHIND_MAX", 3)
     async with service() as one:
         await one.create("t")
-        one.log.note({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
+        one.log.put_state({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
         reply = await one.get("/v1/log/head", 503)
         assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
         assert "topicwright_log_head" not in (await one.client.get("/metrics")).text

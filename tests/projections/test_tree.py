@@ -195,7 +195,7 @@ def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None
 def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
-    log.note({HEAD: head})
+    log.put_state({HEAD: head})
     with pytest.raises(LogCorrupted, match=r"instead of 300|the head of its tree has"):
         stored_head(log)
 

@@ -70,9 +70,9 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_writable()
-        self._log.note(state)
+        self._log.put_state(state)
 
     def flush(self) -> int:
         self._check_writable()

@@ -228,9 +228,9 @@ def archive_status(log: StateKeys) -> ArchiveStatus:
     return ArchiveStatus() if value is None else _decoded(value, ArchiveStatus)
 
 
-def note(what: ArchiveStatus) -> dict[bytes, bytes]:
+def status_changes(status: ArchiveStatus) -> dict[bytes, bytes]:
     """The state key that records it."""
-    return {ARCHIVE_KEY: msgspec.msgpack.encode(what)}
+    return {ARCHIVE_KEY: msgspec.msgpack.encode(status)}
 
 
 def manifest_changes(manifest: Manifest) -> dict[bytes, bytes]:

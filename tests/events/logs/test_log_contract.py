@@ -185,7 +185,7 @@ class LogContract:
 
     def test_write_of_state_without_events(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"1", old=b"0"))
-        log.note({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
+        log.put_state({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
         assert (log.next_offset, log.write(commit(b"b"))) == (1, 1)
 
@@ -222,7 +222,7 @@ class LogContract:
         log.close()
         uses: list[Callable[[], object]] = [
             lambda: log.write(commit(b"b")),
-            lambda: log.note({b"k": b"v"}),
+            lambda: log.put_state({b"k": b"v"}),
             log.flush,
             log.recover,
             log.read,
@@ -256,10 +256,10 @@ class TestInMemoryLog(LogContract):
 
     def test_drop_unflushed_drops_later_state_writes(self, log: InMemoryLog) -> None:
         log.write(commit(b"a", k=b"1"))
-        log.note({b"k": b"2"})
+        log.put_state({b"k": b"2"})
         log.flush()
         log.write(commit(b"b"))
-        log.note({b"k": b"3"})
+        log.put_state({b"k": b"3"})
         assert (log.drop_unflushed(), log.get(b"k")) == (1, b"2")
 
     def test_drop_unflushed_may_keep_the_oldest_commits(self, log: InMemoryLog) -> None:

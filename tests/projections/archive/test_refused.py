@@ -75,7 +75,7 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
 
 
 def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
-    cut.note(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
+    cut.put_state(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
         list(manifests_of(cut))
 
@@ -123,7 +123,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log.flush()
     manifest = at_work.step()
     assert manifest is not None
-    log.note(manifest_changes(manifest))
+    log.put_state(manifest_changes(manifest))
     assert list(manifests_of(log)) == [manifest]
     assert manifest.history == history_of(log) != ""
     log.close()
