@@ -59,7 +59,7 @@ from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.members import Heartbeats
+from controller.stream.gateway.members import Members
 from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
@@ -146,7 +146,7 @@ class GatewayNode:
         self,
         partitions: Sequence[PartitionState],
         topics: Topics,
-        presence: Heartbeats,
+        members: Members,
         producer: Producing,
         *,
         boot_id: str,
@@ -170,7 +170,7 @@ class GatewayNode:
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
         self._limits = QuotaLimits(self.replies, quotas or MutationQuotas())
-        self._presence = presence
+        self._members = members
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
         )
@@ -192,7 +192,7 @@ class GatewayNode:
     @property
     def storage_error(self) -> str | None:
         """Why nothing can be recorded; None if it can."""
-        return self._presence.error
+        return self._members.error
 
     def status(self) -> ControllerStatus:
         """The state of this gateway and of all its partitions."""
@@ -284,9 +284,7 @@ class GatewayNode:
     @property
     def caught_up(self) -> bool:
         """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
-        return (
-            not self._unread and self._presence.members.has_own_heartbeat and bool(self.store.durable_cluster.release)
-        )
+        return not self._unread and self._members.has_own_heartbeat and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:
         """Apply a batch of records, and answer the waiting requests."""
@@ -309,8 +307,8 @@ class GatewayNode:
                 self._sender.decided((number, decision.source_offset), decision.fault)
 
     def _accept(self, record: Record) -> tuple[int, Accepted] | None:
-        if record.topic == self._presence.topic:
-            self._presence.members.on_heartbeat(record.value)
+        if record.topic == self._members.topic:
+            self._members.on_heartbeat(record.value)
             return None
         accepted = self.partitions[record.partition].accept(record.offset, record.value)
         return None if accepted is None else (record.partition, accepted)

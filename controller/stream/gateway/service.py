@@ -37,7 +37,7 @@ from controller.serving.process import (
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.follower import Follower
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
@@ -142,7 +142,7 @@ class GatewayService:
         self._make_node()
         gateway = StreamGateway(
             self.node,
-            self._presence.members,
+            self._members,
             advertised=clients.advertised,
             authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
@@ -150,8 +150,9 @@ class GatewayService:
         gateway.static_configs = settings.static_configs()
         gateway.archive_error = lambda: self._topic_watch.error
         await clients.start_http(gateway, GatewayBrokers(self.node), self.node.query(), self._signer)
-        members = self._presence.members
-        members.own = replace(members.own, http=f"{reachable(options.http.host)}:{clients.http_address.port}")
+        self._members.own = replace(
+            self._members.own, http=f"{reachable(options.http.host)}:{clients.http_address.port}"
+        )
         for gauges in (clients.gauges, self._gauges, self._topic_watch.gauges):
             self.metrics.watch(gauges)
         self._follow()
@@ -181,13 +182,18 @@ class GatewayService:
             http="",
             endpoints=self._clients.listening.advertised,
         )
-        members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
-        self._presence = Heartbeats(members, self._producer, settings.stream_gateways_topic)
+        self._members = Members(
+            own,
+            self._producer,
+            settings.stream_gateways_topic,
+            session_s=settings.gateway_session_timeout_ms / 1000,
+            clock=time.monotonic,
+        )
         self.node = GatewayNode(
             self._partitions,
             self._topics,
-            self._presence,
+            self._members,
             self._producer,
             boot_id=os.urandom(16).hex(),  # others read self._process
             clock_ms=wall_ms,
@@ -211,7 +217,7 @@ class GatewayService:
 
     async def _announce(self) -> None:
         while True:
-            self._presence.announce()
+            self._members.announce()
             if self.node.caught_up:
                 self._clients.draw_login_secret(self.node)
             self.node.heartbeat()
@@ -230,7 +236,7 @@ class GatewayService:
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        members = self._presence.members
+        members = self._members
         ignored = sum(each.reader.ignored for each in self._partitions)
         return [
             ("gateways_live", "Live gateways, as this one sees them.", len(members.live())),
@@ -262,7 +268,7 @@ class GatewayService:
         if self._is_following:
             await self._background.stop()
             self.node.refusals.stop()
-            self._presence.announce(leaving=True)
+            self._members.announce(leaving=True)
             await self._producer.stop()
             await self._follower.stop()
         for snapshots in self._snapshots:
