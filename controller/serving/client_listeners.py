@@ -150,7 +150,7 @@ class ClientListeners:
         signer: HeadSigner | None,
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
-        self._http = (await asyncio.to_thread(_http_server))(
+        http = (await asyncio.to_thread(_http_server))(
             api,
             brokers,
             questions,
@@ -162,7 +162,8 @@ class ClientListeners:
             sign=unsigned if signer is None else signer.signed,
         )
         host = self.http_address.host
-        self.http_address = Address(host, await self._http.start(host, self.http_address.port))
+        self.http_address = Address(host, await http.start(host, self.http_address.port))
+        self._http = http
 
     async def stop(self, drain_s: float) -> None:
         """Stop all listeners. Kafka requests in flight may take `drain_s`."""
