@@ -278,13 +278,11 @@ def _checked(options: argparse.Namespace) -> int:
     settings = load_settings(options.config, overrides)
     chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
     local = Address("127.0.0.1", 0)
-    entrance = ClientListeners(settings, local, local, Metrics(), Cluster)
-    entrance.users.close()
+    clients = ClientListeners(settings, local, local, Metrics(), Cluster)
+    clients.users.close()
     chain.close()
     if settings.ignored:
         print(f"ignored, because only Kafka brokers use them: {', '.join(settings.ignored)}")
     policies = ", ".join(chain.names) or "none"
-    print(
-        f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(entrance.listeners)}"
-    )
+    print(f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(clients.listeners)}")
     return 0

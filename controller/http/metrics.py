@@ -82,7 +82,7 @@ class Metrics(Collector):
         self._http = cache(http.labels)
         self._failed = counter("commands_failed", "Commands that raised an exception.", ("command",))
         text = "Longest time that the event loop was blocked."
-        self._blocked = Gauge("topicwright_loop_standstill_seconds_max", text, ("cause",), registry=registry)
+        self._blocked = Gauge("topicwright_loop_blocked_seconds_max", text, ("cause",), registry=registry)
         self._longest_s: dict[str, float] = {}
         self._clock_jumps = counter("clock_jumps", "Times that the wall clock was set.")
         build = Gauge(
@@ -118,7 +118,7 @@ class Metrics(Collector):
         """Deciding a command of this type raised."""
         self._failed.labels(command).inc()
 
-    def stood_still(self, cause: str, seconds: float) -> None:
+    def loop_blocked(self, cause: str, seconds: float) -> None:
         """A function of the project blocked the event loop; see `controller.serving.loop_watch`."""
         self._longest_s[cause] = max(seconds, self._longest_s.get(cause, 0.0))
         self._blocked.labels(cause).set(self._longest_s[cause])

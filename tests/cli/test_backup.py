@@ -290,7 +290,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
     assert f"{second} does not match the events before it" in run(capsys, "verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
-        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
     assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 
@@ -304,7 +304,7 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     run(capsys, "backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
-        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
     assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
 
 

@@ -261,7 +261,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
     assert "match the saved head, with 1 signed heads; root " in outcome.out
     log = open_log(stopped.folder)
-    log.note({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
+    log.put_state({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
     log.close()
     damaged = run("verify", stopped.folder)
     assert damaged.code == 1

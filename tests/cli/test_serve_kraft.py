@@ -51,7 +51,7 @@ def test_a_folder_of_real_brokers_is_served_with_no_others_and_no_lower_levels(t
         assert process.stop() == 0
         assert '"event":"QuorumEpochBegun","epoch":1' in process.output
     refused = {
-        (): "the data folder is that of real brokers",
+        (): "the data folder belongs to KRaft brokers",
         kraft: "kraft.version=0: the cluster has 1, which cannot be lowered",
         (
             *kraft,

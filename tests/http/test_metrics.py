@@ -52,9 +52,9 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
 def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
     metrics = Metrics()
     for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
-        metrics.stood_still(cause, seconds)
+        metrics.loop_blocked(cause, seconds)
     samples = _of(metrics)
-    longest = {cause: samples["loop_standstill_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
+    longest = {cause: samples["loop_blocked_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
     assert longest == {"a.b": 0.3, "c": 0.15}
 
 

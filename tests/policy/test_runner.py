@@ -6,13 +6,13 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from controller.policy import PolicyViolation, RequestMetadata
 from controller.policy.chain import ALLOWED, LoadedPolicy, PolicyChain, PolicyProbe
-from controller.policy.runner import InlinePolicyRunner, PolicyJudge, PolicyRunner, PolicyRunnerClosed
+from controller.policy.runner import PolicyRunner, PolicyRunnerClosed
 from tests.policy.requests import request
 
 LONG_S = 30.0
@@ -59,9 +59,8 @@ async def _entered(policy: _Gated) -> None:
     assert await asyncio.to_thread(policy.entered.wait, LONG_S), "the worker never called the policy"
 
 
-@pytest.mark.parametrize("make", [PolicyRunner, InlinePolicyRunner])
-async def test_a_verdict_for_each_request_in_order(make: Callable[[PolicyChain], PolicyJudge], gated: _Gated) -> None:
-    runner = make(gated.chain())
+async def test_a_verdict_for_each_request_in_order(gated: _Gated) -> None:
+    runner = PolicyRunner(gated.chain())
     verdicts = await runner.judge([request("a"), request("bad.b"), request("exit"), request("c")])
     assert [verdict.outcome for verdict in verdicts] == ["allowed", "refused", "failed", "allowed"]
     assert await runner.judge([]) == ()

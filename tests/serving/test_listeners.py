@@ -38,7 +38,7 @@ def loaded(text: str, files: dict[str, str]) -> ServeSettings:
 
 
 WRONG = """
-listeners=IN://a:1 | listener IN has no protocol: say IN:PROTOCOL in listener.security.protocol.map
+listeners=IN://a:1 | listener IN has no protocol: set IN:PROTOCOL in listener.security.protocol.map
 listeners=SSL://a:1 | listener SSL speaks SSL, which needs ssl.keystore.location
 listeners=SASL_SSL://a:1 | listener SASL_SSL speaks SASL_SSL, which needs ssl.keystore.location
 listeners=SSL://a:1 ssl.keystore.location=/no/such | ssl.keystore.location=/no/such: cannot be read: No such file
@@ -47,7 +47,7 @@ listeners=SSL://a:1 ssl.keystore.location=KEYSTORE ssl.client.auth=required | ne
 listeners=SASL_PLAINTEXT://a:1 sasl.enabled.mechanisms=PLAIN | sasl.enabled.mechanisms has PLAIN, which needs users.file
 advertised.listeners=SSL://a:1 | advertised.listeners=SSL: there is no such listener; listeners: PLAINTEXT
 listener.name.in.ssl.client.auth=none | setting listener.name.in: there is no such listener; listeners: PLAINTEXT
-listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.listeners=true goes with one listener
+listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.listeners=true needs a single listener
 """
 
 

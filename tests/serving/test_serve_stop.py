@@ -92,6 +92,6 @@ async def test_a_voter_that_leads_before_its_start_is_finished_hands_over(leads:
     member = Mock(leads=leads, hand_over=AsyncMock(), stop=AsyncMock())
     service = object.__new__(Service)
     service._started = service._is_open = False
-    service._member, service._clients, service._snapshotter = member, Mock(), Mock()
+    service._member, service._clients, service._snapshots = member, AsyncMock(), None
     await service.stop()
     assert [name for name, *_ in member.mock_calls] == done

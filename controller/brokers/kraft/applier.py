@@ -269,7 +269,7 @@ class BatchApplier:
             await asyncio.sleep(0)
         if not recorded:
             self._projector.begin_import(snapshot.end_offset, None)
-            self._log.note(self._projector.changes())
+            self._log.put_state(self._projector.changes())
             self._projector.became_durable()
             self._projector.end_import()
         self.applied = self._from = snapshot.end_offset

@@ -39,8 +39,8 @@ from controller.brokers.kraft.registration import controller_record, controller_
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
-from controller.serving.real_brokers import kraft_brokers
 from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted

@@ -258,7 +258,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)
     index._recent[late.request_id] = late  # the process that took it is the one that answers it
-    cut.note(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
+    cut.put_state(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
     after = shown(RequestFilter())
     assert [one.request_id for one in after] == [one.request_id for one in before], "each once, in order"
     assert late not in after
@@ -336,7 +336,7 @@ def test_killed_at_each_step_of_archiving(
         dying = archiver(log, store)
         with suppress(Died):
             while (manifest := dying.step()) is not None:
-                log.note(manifest_changes(manifest))
+                log.put_state(manifest_changes(manifest))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)

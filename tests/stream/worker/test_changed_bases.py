@@ -28,7 +28,7 @@ NODE = STATE + HEAD + bytes((STORED_LEVEL,))
 
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
+    monkeypatch.setattr(archiving, "POLL_S", 0.01)
     return Partitions(tmp_path)
 
 

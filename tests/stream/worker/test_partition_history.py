@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from controller.serving import archiving
+from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log.folder import FirstRecordsDeleted, archive_of
+from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import Base, bases
-from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, read_chain, write_object
-from events.logs.archive.store import Folder
+from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, Writer, read_chain, write_object
+from events.logs.archive.store import ArchiveStore, Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
@@ -51,10 +51,12 @@ class Partitions:
                 "log.snapshot.interval.events=200",
             )
         )
-        found = archive_of(self.settings)
-        assert found is not None
-        self.archive = found
         self._created = 0
+
+    def archive(self, partition: int) -> ArchiveStore:
+        found = archive_store(self.settings, partition)
+        assert found is not None
+        return found
 
     def place(self, partition: int = 0) -> Folder:
         return Folder(self.folder / "archive" / f"partition-{partition:05}")
@@ -69,8 +71,9 @@ class Partitions:
     def _history(self, name: str) -> Callable[[PartitionState], PartitionHistory]:
         def history(partition: PartitionState) -> PartitionHistory:
             place = self.archive(partition.partition)
+            writer = Writer(boot=name, where=name, since_ms=0)
             return PartitionHistory(
-                partition, place, self.settings, name, name, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
+                partition, place, self.settings, writer, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
             )
 
         return history
@@ -114,8 +117,8 @@ class Partitions:
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
     """With an archive that looks often."""
-    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
-    monkeypatch.setattr(archiving, "AGAIN_S", 0.01)
+    monkeypatch.setattr(archiving, "POLL_S", 0.01)
+    monkeypatch.setattr(archiving, "RETRY_S", 0.01)
     return Partitions(tmp_path)
 
 
@@ -310,7 +313,7 @@ async def test_an_empty_gateway_has_the_snapshots_of_who_archives(partitions: Pa
     assert len(put) > 1
     turn_a_byte(min(place.glob("*.snapshot")))
     with closing(partitions.gateway("fresh")) as one:
-        snapshots = PartitionSnapshots(one, 10_000, partitions.archive(0))
+        snapshots = one.snapshots(10_000, partitions.archive(0))
         snapshots._thread.shutdown()  # once all is copied
         snapshots.close()
         assert snapshot_offsets(one.log) == put[1:]

@@ -129,7 +129,7 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
         with voter(quorum, tmp_path / "double") as double:
             process = double.start(3001)
             assert process.wait(120) == 2
-            assert "node 3001 votes already, with another folder" in process.output
+            assert "node 3001 is a voter already, with another folder" in process.output
         with voter(quorum, tmp_path / "voter") as ours:
             foreign = ours.folder / "meta.properties"
             foreign.parent.mkdir()

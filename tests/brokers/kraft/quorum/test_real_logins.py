@@ -1,4 +1,4 @@
-"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/real-brokers.md says."""
+"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/kraft-brokers.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full house: restart with many topics, memory with a million partitions, and listing while others work."""
+"""Many topics: a restart, memory with a million partitions, and listing while others work."""
 
 from __future__ import annotations
 

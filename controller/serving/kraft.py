@@ -58,12 +58,12 @@ NOT_FOR_CLIENTS: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""The APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and who votes."""
+"""APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and changes of voters."""
 
 
 def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
-    """Real brokers, led by this process. Raises SettingsError for a cluster that was handed back, and for levels below
-    those that the cluster has."""
+    """The KRaft brokers of this process. Raises SettingsError for a cluster that was handed back, and feature levels
+    below those of the cluster."""
     cluster = TopicStore(log).durable_cluster
     had = member.node.quorum.kraft_version
     _refuse_if_handed_back(cluster.quorum)
@@ -90,20 +90,22 @@ def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
 
 
 def refuse_other_brokers(log: EventLog) -> None:
-    """Raise SettingsError for a log that real brokers follow: of what other brokers do, they would never learn."""
+    """Raise SettingsError for a log that KRaft brokers follow: other brokers' changes would not reach them."""
     if TopicStore(log).durable_cluster.quorum is not None:
-        raise SettingsError("the data folder is that of real brokers: serve it with --brokers kraft, or choose another")
+        raise SettingsError(
+            "the data folder belongs to KRaft brokers: serve it with --brokers kraft, or choose another"
+        )
 
 
 def _balanced_every_s(settings: ServeSettings) -> float | None:
     return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
 
 
-def real_broker_listener(
+def kraft_broker_listener(
     brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
-    `priority` is what this voter shows of how much it wants to lead."""
+    `priority` is the leader priority that this voter shows."""
     by_broker = partial(needing, api, "ClusterAction")
     members, node = brokers.membership, brokers.node
     unregister = UnregisterControllerHandler(
