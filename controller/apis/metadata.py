@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from controller.apis import origin_of
-from controller.apis.forwarding import JAVA, LIBRDKAFKA
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
-from controller.kafka.handling import RequestContext
+from controller.kafka.handling import JAVA, LIBRDKAFKA, RequestContext
 from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
 from controller.kafka.messages.topics import (
