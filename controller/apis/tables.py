@@ -92,7 +92,7 @@ def administration(
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
         ApiKey.CREATE_PARTITIONS: partial(create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
         ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(users.alter_client_quotas, api),
