@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
 )
 from controller.kafka.server.service import ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
@@ -105,7 +105,7 @@ def test_slow_reader_backpressure(run: Run) -> None:
         def handle(context: RequestContext, request: MetadataRequest) -> Answer:
             nonlocal begun
             begun += 1
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),))
+            return MetadataResponse(brokers=(NodeEndpoint(host="x" * 30_000),))
 
         count = 3000
         async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
@@ -246,7 +246,7 @@ def test_largest_partial_requests_are_shed_first(run: Run) -> None:
 def test_unsent_responses_count_for_queued_max_request_bytes(run: Run) -> None:
     async def scenario() -> None:
         def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),) * 300)
+            return MetadataResponse(brokers=(NodeEndpoint(host="x" * 30_000),) * 300)
 
         limits = Limits(held_bytes_max=20_000_000)
         async with serving({ApiKey.METADATA: handle}, limits=limits) as server, AsyncExitStack() as stack:

@@ -8,11 +8,11 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
 )
 from controller.kafka.server.service import Limits
 from tests.kafka.server.gates import Gates
@@ -93,7 +93,7 @@ def test_unsent_responses_count(run: Run) -> None:
             begun.append(request.topics[0].name or "")
             if begun[-1] == "gate":
                 return gates(context, request)
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 10_000),))
+            return MetadataResponse(brokers=(NodeEndpoint(host="x" * 10_000),))
 
         limits = Limits(request_bytes_max=100_000)
         async with serving({ApiKey.METADATA: handle}, limits=limits) as server, connected(server) as client:  # type: ignore[dict-item]

@@ -74,7 +74,7 @@ async def test_a_fetch_that_waits_holds_up_no_vote_and_one_purpose_takes_turns()
         begun.append(request.max_wait_ms)
         parked_once.set()
         await let_go.wait()
-        return FetchResponse(session_id=request.max_wait_ms)
+        return FetchResponse(error_code=request.max_wait_ms)
 
     async with serving({ApiKey.VOTE: _granted, ApiKey.FETCH: parked}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
@@ -86,7 +86,7 @@ async def test_a_fetch_that_waits_holds_up_no_vote_and_one_purpose_takes_turns()
         await asyncio.wait_for(parked_once.wait(), PATIENCE_S)
         assert begun == [1]
         let_go.set()
-        assert await asyncio.gather(*fetches) == [FetchResponse(session_id=1), FetchResponse(session_id=2)]
+        assert await asyncio.gather(*fetches) == [FetchResponse(error_code=1), FetchResponse(error_code=2)]
         peers.close()
 
 
