@@ -18,11 +18,14 @@ BANNED = {
     "clearance": "dry_run",
     "consult": "needs_approval",
     "ears": "contact",
+    "parked": "delayed",
+    "spare": "delayed",
     "told": "reported",
     "unheard": "needs_approval",
     "upkeep": "replica_metadata",
     "waiter": "pending_create",
     "waiters": "pending_creates",
+    "wish": "want_leadership",
 }
 
 

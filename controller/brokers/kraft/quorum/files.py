@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Final
 
 from controller.brokers.kraft.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
-from controller.brokers.kraft.quorum.epochs import Epochs
 from controller.brokers.kraft.quorum.folder import (
     QUORUM_STATE,
     read_quorum_state,
@@ -46,7 +45,7 @@ from controller.brokers.kraft.quorum.raft.log import (
     SnapshotId,
     Valid,
 )
-from controller.brokers.kraft.quorum.segment import FilePart, Segment, in_order
+from controller.brokers.kraft.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
@@ -112,7 +111,7 @@ class QuorumFiles:
             raise LogCorrupted(
                 f"{self._partition} begins at offset {self._segments[0].base}, and has no snapshot of earlier records"
             )
-        self._segments[-1].cut(self.end)
+        self._segments[-1].truncate(self.end)
         self._record_flushed(self.end)
         self._clean()
         refuse_the_last_epoch(self._partition, self._state.epoch, self.last_epoch)
@@ -251,9 +250,9 @@ class QuorumFiles:
             while len(self._segments) > 1 and self._segments[-1].base >= offset:
                 self._segments.pop().remove()
                 sync_folder(self._partition)
-            self._segments[-1].cut(offset)
+            self._segments[-1].truncate(offset)
             self._record_flushed(self.end, durably=True)
-            self._epochs.cut(self.end)
+            self._epochs.truncate(self.end)
             self._control = [each for each in self._control if each < self.end]
             self._failed = False
         return self.end
@@ -386,7 +385,7 @@ class QuorumFiles:
         self._durable_end = end
 
     def _index(self, head: BatchHead) -> None:
-        self._epochs.note(head.epoch, head.base_offset)
+        self._epochs.add(head.epoch, head.base_offset)
         if head.is_control:
             self._control.append(head.base_offset)
 
@@ -394,5 +393,5 @@ class QuorumFiles:
         return next(each for each in reversed(self._segments) if each.base <= offset or each is self._segments[0])
 
 
-def _flushed(note: bytes) -> int:
-    return int(note) if note.strip().isdigit() else 0
+def _flushed(stored: bytes) -> int:
+    return int(stored) if stored.strip().isdigit() else 0

@@ -65,7 +65,7 @@ async def test_kraft_version_is_raised(tmp_path: Path) -> None:
         leader = await led(seats)
         changes = leader.quorum.leading
         assert changes is not None
-        await until(lambda: len(changes.changes._known) == 2)
+        await until(lambda: len(changes.changes._reported) == 2)
         leader.raise_kraft_version()
         await until(lambda: all(each.node is not None and each.node.quorum.kraft_version == 1 for each in seats))
 

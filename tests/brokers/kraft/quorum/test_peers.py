@@ -62,7 +62,7 @@ async def test_a_request_goes_in_the_newest_version_that_both_sides_speak() -> N
     newest = APIS[ApiKey.API_VERSIONS].max_version
     assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "once for each connection"
     assert await peers.send(address, "fetch", FetchRequest(), PATIENCE_S) is None
-    assert noted.troubles == [f"127.0.0.1:{server.port} speaks no version of Fetch that is known here"]
+    assert noted.troubles == [f"127.0.0.1:{server.port} supports no version of Fetch that this release supports"]
     peers.close()
     await server.stop(0.1)
 
@@ -195,7 +195,7 @@ async def test_a_peer_that_speaks_nonsense_is_told_of(said: list[bytes], why: st
 
 
 async def test_who_was_not_sent_anything_for_longest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_of, "LINES_MAX", 1)
+    monkeypatch.setattr(peers_of, "CONNECTIONS_MAX", 1)
     noted, waiting = Noted(), asyncio.Event()
 
     async def parked(*_: Any) -> Answer:

@@ -151,7 +151,7 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
             until(is_silent, 120, f"{other.node_id} is known to be silent")
             alone = topicwright("leave", "--bootstrap-controller", leader.address, "--id", str(VOTER))
             assert alone.returncode == 1
-            assert f"of its 2 other voters 1 are silent ({other.node_id})" in alone.stderr
+            assert f"of its 2 other voters 1 do not fetch ({other.node_id})" in alone.stderr
         neither = topicwright("leave", "--bootstrap-controller", quorum.bootstrap)
         assert neither.returncode == 2
         assert "--data DIR" in neither.stderr

@@ -14,7 +14,7 @@ import pytest
 from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord
 from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft import following
+from controller.brokers.kraft.quorum.raft import follower
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.brokers.kraft.quorum.test_real_join import alike, leader_of, topicwright
@@ -108,7 +108,7 @@ def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_w
 async def test_an_empty_log_takes_kafkas_snapshot_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(following, "FETCH_BYTES_MAX", 150)
+    monkeypatch.setattr(follower, "FETCH_BYTES_MAX", 150)
     with kafka_quorum(tmp_path, count=1, version=version, settings=FEW_BYTES) as quorum:
         (kafka,) = quorum.controllers
         deadline = time.monotonic() + 240

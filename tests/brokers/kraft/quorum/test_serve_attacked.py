@@ -18,7 +18,7 @@ from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ApiKey
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened
-from tests.brokers.kraft.quorum.test_epochs_taken import STRANGER, code_of, request_of
+from tests.brokers.kraft.quorum.test_epochs import STRANGER, code_of, request_of
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND, Topicwright, topicwright
 from tests.support.wire import Wire

@@ -17,7 +17,7 @@ from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Options
 from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, Valid
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
@@ -40,7 +40,7 @@ class Rig:
         self.folder = folder
         self.log = opened(folder)
         me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
-        self.quorum = Quorum(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
+        self.quorum = Consensus(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
         self.applied: int | None = None
         self.now = 100.0
         self.snapshots = Snapshotting(self.quorum, self.log, every_bytes, every_s, lambda: self.now, self._applied)
@@ -50,7 +50,7 @@ class Rig:
 
     def commit(self, *batches: bytes) -> int:
         for data in batches:
-            self.quorum.take_in(data)
+            self.quorum.append_batches(data)
         self.log.flush()
         self.quorum.commit(self.log.end)
         return self.log.end
@@ -173,7 +173,7 @@ async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: 
             assert not await rig.snapshots.take()
     assert [(each["log_level"], each["end"]) for each in lines] == [("warning", end)], "one warning"
     assert re.fullmatch(why, lines[0]["why"])
-    assert rig.snapshots.unfolded
+    assert rig.snapshots.has_unsupported_records
     assert (rig.names(), rig.log.start) == ([], 0)
     assert (tmp_path / PARTITION / f"{0:020d}.log").read_bytes() == before
     assert rig.commit_records(NO_OP) == end + 1
@@ -185,7 +185,7 @@ async def test_no_snapshot_is_made_within_a_transaction(tmp_path: Path) -> None:
     rig.commit_records((None, encode_record(kinds.BeginTransactionRecord())))
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
-    assert (lines, rig.names(), rig.snapshots.unfolded) == ([], [], False)
+    assert (lines, rig.names(), rig.snapshots.has_unsupported_records) == ([], [], False)
     rig.commit_records((None, encode_record(kinds.EndTransactionRecord())))
     assert await rig.snapshots.take()
     rig.log.close()
@@ -199,7 +199,7 @@ async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
     assert "No space left on device" in lines[0]["why"]
-    assert (rig.names(), rig.snapshots.unfolded) == ([], False)
+    assert (rig.names(), rig.snapshots.has_unsupported_records) == ([], False)
     assert rig.commit_records(NO_OP) == end + 1
     assert await rig.snapshots.take()
     rig.log.close()
