@@ -150,7 +150,7 @@ class Replica:
                 witness.commits(self.disk, self.watermark, offset, self._leads)
                 self.watermark = offset
                 self._answer_clients()
-            case RoleChanged(role, epoch, _, _):
+            case RoleChanged(role, epoch):
                 world.counts[role.value] += 1
                 self._waiting, self._leads = [], epoch if role is Role.LEADER else None
                 if role is Role.LEADER:

@@ -68,7 +68,8 @@ class LogCorrupted(Exception):
 
 
 class QuorumFiles:
-    """A `raft.log.QuorumLog` in a folder. All methods belong to one thread, except where they say otherwise."""
+    """A `raft.log.QuorumLog` in a folder, which documents its methods. All belong to one thread, except where they say
+    otherwise."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
@@ -120,45 +121,37 @@ class QuorumFiles:
 
     @property
     def state(self) -> QuorumState:
-        """The state as of the last `remember`."""
         return self._state
 
     @property
     def start(self) -> int:
-        """The first offset that can be read."""
         return self._start
 
     @property
     def end(self) -> int:
-        """The offset after the last record."""
         return self._segments[-1].end
 
     @property
     def durable_end(self) -> int:
-        """All records below it survive a crash."""
         return self._durable_end
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, in the log or else in its newest snapshot."""
         if self._epochs.last is not None:
             return self._epochs.last
         return self.snapshot.epoch if self.snapshot else 0
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The newest snapshot."""
         return self._snapshots.known[-1] if self._snapshots.known else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
         found = self._epochs.floor(epoch)
         if found is not None:
             return EpochEnd(*found)
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
     def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one."""
         if (self.start, offset, epoch) == (0, 0, 0):
             return Valid()
         if self.start > 0:
@@ -171,13 +164,11 @@ class QuorumFiles:
         return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
         if not self.start <= offset < self.end:
             return b""
         return self._segment_of(offset).read(offset, max_bytes)
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one with `start`, or from `self.start` if that is later."""
         offset = max(start, self.start)
         while data := self.read(offset, _READ_BYTES):
             for batch in decode_batches(data, str(self._segment_of(offset).path)):
@@ -185,7 +176,6 @@ class QuorumFiles:
                 offset = batch.last_offset + 1
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        """The batches of control records in the log; other batches are not read."""
         for offset in tuple(self._control):
             yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
 
@@ -268,24 +258,18 @@ class QuorumFiles:
     # --- snapshots
 
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
-        """The control batches of the newest snapshot: voters and kraft.version."""
         return self._snapshots.control_batches(self.snapshot) if self.snapshot else ()
 
     def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """A snapshot's size, and up to `max_bytes` of it from byte `position`; None if it does not exist."""
         return self._snapshots.read(wanted, position, max_bytes)
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        """Begin the download of a snapshot; drops an unfinished download."""
         self._snapshots.begin(snapshot)
 
     def append_snapshot(self, data: bytes) -> None:
-        """Append the next bytes of the download."""
         self._snapshots.append(data)
 
     def finish_snapshot(self) -> None:
-        """Validate the download, make it the newest snapshot, and start an empty log at its end. Raises BrokenBatch,
-        and drops the download, if it is incomplete or invalid."""
         snapshot = self._snapshots.finish()
         with self._syncing:
             self._replace_log(snapshot.end_offset)

@@ -96,7 +96,7 @@ async def asked() -> AsyncIterator[tuple[Leader, QuorumClient]]:
             client.close()
 
 
-async def test_registrations_are_read_from_a_snapshot_in_pieces_and_the_batches_since() -> None:
+async def test_registrations_are_read_from_a_snapshot_in_parts_and_later_batches() -> None:
     async with asked() as (leader, client):
         found = await client_module.all_limits(client)
         assert leader.asked == [(0, 0), (100, 3), (101, 3)]
@@ -112,14 +112,14 @@ async def test_registrations_are_read_from_a_snapshot_in_pieces_and_the_batches_
     ],
     ids=["no batch", "damaged", "not permitted"],
 )
-async def test_a_log_that_cannot_be_read_is_no_log_without_registrations(records: bytes, code: int, why: str) -> None:
+async def test_an_unreadable_log_is_an_error(records: bytes, code: int, why: str) -> None:
     async with asked() as (leader, client):
         leader.batches[100], leader.code = records, code
         with pytest.raises(QuorumError, match=why):
             await client_module.all_limits(client)
 
 
-async def test_a_node_that_votes_again_or_runs_on_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_votes_again_or_still_runs_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "POLL_S", 0.01)
     monkeypatch.setattr(client_module, "WATCH_S", 0.1)
     monkeypatch.setattr(client_module, "SILENT_MS", 100)

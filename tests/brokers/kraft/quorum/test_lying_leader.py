@@ -137,14 +137,14 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_a_control_record_that_cannot_be_is_no_batch(pair: Pair) -> None:
+def test_a_batch_with_an_invalid_control_record_is_rejected(pair: Pair) -> None:
     data = encode_batch(7, 1, 0, [leader_change_record(LIAR, VoterSet.of(VOTERS), ()), pair], is_control=True)
     with pytest.raises(BrokenBatch, match="control record at offset 8: "):
         list(decode_batches(data))
 
 
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follower: Follower, pair: Pair) -> None:
+def test_an_invalid_control_record_is_not_written_and_its_leader_is_abandoned(follower: Follower, pair: Pair) -> None:
     epoch = follower.core.epoch
     data = encode_batch(0, epoch, 0, [(b"\0\0\0\2", b"\0\0\0\0\0\2\1\1\0")], is_control=True)
     follower.respond(quorum.FetchPartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
@@ -167,13 +167,13 @@ def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follow
     ],
     ids=["a later epoch", "the last epoch", "epoch -7", "a later snapshot", "the last offset", "a negative end"],
 )
-def test_what_no_leader_can_send_is_not_taken(follower: Follower, part: quorum.FetchPartitionData) -> None:
+def test_invalid_fetch_responses_are_rejected(follower: Follower, part: quorum.FetchPartitionData) -> None:
     follower.respond(part)
     assert f"leader {LIAR} sent invalid data: " in follower.warned[0]
     assert (follower.log.end, list(follower.folder.rglob("*.checkpoint*"))) == (0, [])
 
 
-def test_a_snapshot_with_such_a_record_does_not_count(follower: Follower) -> None:
+def test_a_snapshot_with_an_invalid_control_record_is_rejected(follower: Follower) -> None:
     follower.respond(quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=1)))
     whole = snapshot(1)
     batches = [each.data for each in decode_batches(whole)]
@@ -297,7 +297,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_voter_lives_through_lies_and_starts_again(tmp_path: Path, seed: int) -> None:
+def test_a_voter_survives_a_lying_leader_and_restarts(tmp_path: Path, seed: int) -> None:
     liar, follower = Liar(seed), Follower(tmp_path, seed)
     chance = random.Random(seed)
     for _ in range(STEPS):

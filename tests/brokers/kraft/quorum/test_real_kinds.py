@@ -50,12 +50,12 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-READS = ("import_batch", "moving")
+READS = ("importing", "migration")
 """Folders whose records go into no log."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
-def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
+def test_kafka_replays_every_kind_of_record_that_topicwright_writes(tmp_path: Path) -> None:
     ours = [f"{key}={value}" for key, value in SETTINGS.items()]
     with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours, release="4.3") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
@@ -238,7 +238,7 @@ def _until_snapshots_of(cluster: QuorumCluster, end: int, wire: Wire) -> None:
     until(are_made, 240, f"every voter has a snapshot of all below {end}")
 
 
-def test_a_transaction_that_its_leader_left_open_is_ended(tmp_path: Path) -> None:
+def test_a_metadata_transaction_that_its_leader_left_open_is_aborted(tmp_path: Path) -> None:
     with quorum_cluster(tmp_path, ours=1, leads=True, brokers=0) as cluster:
         cluster.wait_ready()
         (ours,) = cluster.ours
@@ -271,6 +271,6 @@ def _aborts(partition: Path) -> int:
     return sum(isinstance(each, kinds.AbortTransactionRecord) for each in records_at(partition))
 
 
-def test_what_is_looked_for_is_what_the_source_makes() -> None:
+def test_the_list_of_record_kinds_is_that_of_the_source() -> None:
     assert kinds.PartitionChangeRecord in written_kinds()
     assert kinds.ZkMigrationStateRecord not in written_kinds()

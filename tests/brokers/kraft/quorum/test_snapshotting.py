@@ -74,7 +74,7 @@ def folded(data: bytes) -> MetadataImage:
     return image
 
 
-async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -> None:
+async def test_a_snapshot_equals_the_log_and_has_the_voter_set(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     control = [kraft_version_record(1), voters_record(VoterSet.of([rig.quorum.me]))]
     last = next(decode_batches(BATCHES[-1]))
@@ -89,12 +89,12 @@ async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -
         assert list(folded(rig.newest()).records()) == list(whole.records())
     shown = dict(folded(rig.newest()).quorum.values())
     assert list(shown.items()) == control
-    assert rig.quorum.voters_at(end) == (1, VoterSet.of([rig.quorum.me]))
+    assert rig.quorum.history.at(end) == (1, VoterSet.of([rig.quorum.me]))
     assert rig.quorum.history.kraft_version == Rig(tmp_path).quorum.history.kraft_version == 1
     rig.log.close()
 
 
-async def test_what_is_not_applied_yet_is_not_in_a_snapshot(tmp_path: Path) -> None:
+async def test_a_snapshot_has_only_applied_records(tmp_path: Path) -> None:
     """Events that are not durable elsewhere are only in the log, and a snapshot has none."""
     rig = Rig(tmp_path)
     middle = rig.commit(*BATCHES[:10])
@@ -110,7 +110,7 @@ async def test_what_is_not_applied_yet_is_not_in_a_snapshot(tmp_path: Path) -> N
     rig.log.close()
 
 
-async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
+async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=600)
     ends: list[int] = []
     while len(ends) < 4:
@@ -134,7 +134,7 @@ async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
     rig.log.close()
 
 
-async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: Path) -> None:
+async def test_a_snapshot_is_due_after_a_time_if_anything_was_committed(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=1 << 20, every_s=60)
     rig.now += 60
     assert not rig.snapshots.is_due, "nothing is committed"
@@ -163,7 +163,7 @@ async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: 
     ],
     ids=["newer", "unknown topic", "malformed"],
 )
-async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: str) -> None:
+async def test_a_log_with_unsupported_records_is_retained(tmp_path: Path, record: Pair, why: str) -> None:
     rig = Rig(tmp_path)
     rig.commit_records(NO_OP)
     end = rig.commit_records(record)
@@ -180,7 +180,7 @@ async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: 
     rig.log.close()
 
 
-async def test_no_snapshot_is_made_within_a_transaction(tmp_path: Path) -> None:
+async def test_no_snapshot_is_taken_in_a_metadata_transaction(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.commit_records((None, encode_record(kinds.BeginTransactionRecord())))
     with capture_logs() as lines:
@@ -191,7 +191,7 @@ async def test_no_snapshot_is_made_within_a_transaction(tmp_path: Path) -> None:
     rig.log.close()
 
 
-async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
+async def test_a_full_disk_only_prevents_the_snapshot(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     end = rig.commit(*BATCHES)
     made = tmp_path / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
@@ -205,9 +205,7 @@ async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
     rig.log.close()
 
 
-async def test_one_that_is_fetched_meanwhile_drops_the_one_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fetched_snapshot_replaces_the_one_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig, fetched = Rig(tmp_path), threading.Event()
     end = rig.commit(*BATCHES)
     write = rig.log.write_snapshot
@@ -230,9 +228,7 @@ async def test_one_that_is_fetched_meanwhile_drops_the_one_under_way(
     rig.log.close()
 
 
-async def test_batches_that_are_gone_because_the_log_began_anew_are_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_replaced_during_a_snapshot_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig, begun = Rig(tmp_path), threading.Event()
     end = rig.commit(*BATCHES)
     batches = FilePart.batches
@@ -254,8 +250,10 @@ async def test_batches_that_are_gone_because_the_log_began_anew_are_no_failure(
     rig.log.close()
 
 
-async def test_it_looks_by_itself_and_ends_with_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshotting, "LOOK_S", 0.01)
+async def test_snapshots_are_taken_periodically_until_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshotting, "POLL_S", 0.01)
     rig = Rig(tmp_path)
     running = asyncio.create_task(rig.snapshots.run())
     end = rig.commit(*BATCHES)
@@ -282,7 +280,9 @@ async def test_it_looks_by_itself_and_ends_with_the_thread(tmp_path: Path, monke
     rig.log.close()
 
 
-async def test_what_fails_is_tried_again_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig, pauses = Rig(tmp_path), list[float]()
     rig.commit_records(NEWER)
 
@@ -298,7 +298,7 @@ async def test_what_fails_is_tried_again_ever_later(tmp_path: Path, monkeypatch:
     rig.log.close()
 
 
-def test_batches_of_any_size_are_read_from_a_part_of_a_file(tmp_path: Path) -> None:
+def test_batches_of_any_size_are_read_from_a_file_part(tmp_path: Path) -> None:
     log = opened(tmp_path, 1 << 30)
     sizes = (10, 3 << 20, 1 << 20, 20)
     for offset, size in enumerate(sizes):

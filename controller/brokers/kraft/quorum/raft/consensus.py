@@ -232,4 +232,4 @@ class Consensus(Replica):
         self.led_epoch = self.epoch if role is Role.LEADER else self.led_epoch
         self._sent = {}
         if (role, leader) != before:
-            self._effects.append(out.RoleChanged(role, leader.epoch, leader.leader_id, leader.address))
+            self._effects.append(out.RoleChanged(role, leader.epoch, leader.leader_id))

@@ -60,10 +60,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A request to a peer; `node_id` is -1 if only its address is known."""
+    """A request to a peer."""
 
     token: int
-    node_id: int
     address: Address
     purpose: str
     request: Message
@@ -88,19 +87,17 @@ class HighWatermark(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A replica fetched from this offset of the leader's log: it has all records below, durably."""
+    """A replica fetched from this leader."""
 
     replica: int
-    offset: int
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
-    """Role, epoch or leader changed; -1 and None if no leader is known."""
+    """Role, epoch or leader changed; the leader is -1 if none is known."""
 
     role: Role
     epoch: int
     leader_id: int
-    leader_address: Address | None
 
 
 class Truncated(msgspec.Struct, frozen=True):

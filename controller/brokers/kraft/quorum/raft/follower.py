@@ -168,7 +168,7 @@ class Follower(RoleState):
         replica = self._replica
         assert replica.leader_address is not None, "a follower knows its leader's address"
         timeout_s = max(self._deadline - now, RETRY_S)
-        replica.send(purpose, replica.leader_id, replica.leader_address, purpose, request, timeout_s)
+        replica.send(purpose, replica.leader_address, purpose, request, timeout_s)
 
     def _may_take_over(self, now: float) -> bool:
         """If the leader appends before the votes arrive, the election fails, and nobody leads for seconds. So a

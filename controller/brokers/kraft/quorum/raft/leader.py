@@ -15,13 +15,14 @@ from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, S
 from controller.brokers.kraft.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
 from controller.brokers.kraft.quorum.raft.replica import Replica
 from controller.brokers.kraft.quorum.raft.role import (
-    Change,
+    NOT_LEADER,
     RoleState,
     ToResigned,
     ToUnattached,
     Transition,
     discovered_by_response,
     fetch_response,
+    snapshot_response,
 )
 from controller.brokers.kraft.quorum.raft.voter_changes import VoterChanges
 from controller.brokers.kraft.quorum.raft.voters import Voter, kraft_version_record, leader_change_record, voters_record
@@ -95,7 +96,7 @@ class Leader(RoleState):
         replica = self._replica
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
-            code = int(ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else NOT_LEADER
             error = quorum.FetchPartitionData(error_code=code, high_watermark=-1)
             replica.respond(each.token, fetch_response(replica.leader_and_epoch, error))
         self._delayed = {}
@@ -202,20 +203,29 @@ class Leader(RoleState):
         is_done = self._resign_at is not None and replica.high_watermark >= replica.log.end
         return self._resigned() if is_removed or is_done else None
 
-    # --- voter changes
+    # --- requests
 
-    def change_voters(self, now: float, token: Hashable, request: Change) -> Transition | None:
-        self.changes.request(now, token, request)
-        return self._count(now)
+    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
+        match request:
+            case quorum.FetchRequest():
+                return self._fetch(now, token, request, part)
+            case quorum.FetchSnapshotRequest():
+                answer = self._snapshot_part(now, request, part)
+                self._replica.respond(token, snapshot_response(self._replica.leader_and_epoch, answer))
+                return None
+            case quorum.DescribeQuorumRequest():
+                self._replica.respond(token, self.describe(now))
+                return None
+            case _:
+                self.changes.request(now, token, request)
+                return self._count(now)
 
     def raise_kraft_version(self, now: float) -> Transition | None:
         """Raise kraft.version from 0 to 1. Raises Refused."""
         self.changes.raise_kraft_version(now)
         return self._count(now)
 
-    # --- fetches
-
-    def fetch(
+    def _fetch(
         self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
     ) -> Transition | None:
         """Record a fetch, and delay it if there is nothing new."""
@@ -230,7 +240,7 @@ class Leader(RoleState):
         self._delayed[token] = delayed
         if node_id >= 0:
             self.progress.fetched(now, node_id, part.replica_directory_id, part.fetch_offset)
-            replica.emit(Fetched(node_id, part.fetch_offset))
+            replica.emit(Fetched(node_id))
             self._schedule.log_changed(now)
             transition = self._count(now)
             if transition is not None:
@@ -284,7 +294,7 @@ class Leader(RoleState):
         answer = msgspec.structs.replace(answer, high_watermark=self.watermark, log_start_offset=replica.log.start)
         replica.respond(delayed.token, fetch_response(replica.leader_and_epoch, answer))
 
-    def fetch_snapshot(
+    def _snapshot_part(
         self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot
     ) -> quorum.ResponsePartitionSnapshot:
         snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
@@ -320,7 +330,7 @@ class Leader(RoleState):
             )
             self._beginning.add(voter.id)
             timeout_s = replica.options.fetch_timeout_s / 2
-            replica.send(voter.id, voter.id, replica.address_of(voter), BEGIN, request, timeout_s)
+            replica.send(voter.id, replica.address_of(voter), BEGIN, request, timeout_s)
 
     def replied(self, now: float, context: Any, response: Any) -> Transition | None:
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
@@ -331,6 +341,7 @@ class Leader(RoleState):
         return discovered_by_response(self._replica, response)[1]
 
     def describe(self, now: float) -> quorum.DescribeQuorumResponse:
+        """Voters and observers with their log ends (KIP-836)."""
         replica = self._replica
 
         def state_of(node_id: int, directory: bytes, found: Fetches) -> quorum.QuorumReplica:

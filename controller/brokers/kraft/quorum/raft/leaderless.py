@@ -19,7 +19,7 @@ from controller.brokers.kraft.quorum.raft.role import (
     discovered_by_response,
     start_election,
 )
-from controller.brokers.kraft.quorum.raft.voters import Address, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.messages import quorum
 
 SEEK_TIMEOUT_S: Final = 1.0
@@ -71,16 +71,16 @@ class Unattached(RoleState):
 
     def _seek(self, now: float) -> None:
         replica = self._replica
-        nodes: list[tuple[int, Address]] = [(each.id, replica.address_of(each)) for each in replica.others]
-        known = {replica.address_of(replica.me), *(address for _, address in nodes)}
-        nodes += [(-1, each) for each in replica.options.bootstrap if each not in known]
+        nodes = [replica.address_of(each) for each in replica.others]
+        known = {replica.address_of(replica.me), *nodes}
+        nodes += [each for each in replica.options.bootstrap if each not in known]
         if not nodes or not replica.is_durable:
             self._seek_at = now + RETRY_S if nodes else math.inf
             return
         self._seek_at = math.inf
-        node_id, address = nodes[self._sought % len(nodes)]
+        address = nodes[self._sought % len(nodes)]
         self._sought += 1
-        replica.send(None, node_id, address, FETCH, fetch_request(replica, max_wait_ms=0), SEEK_TIMEOUT_S)
+        replica.send(None, address, FETCH, fetch_request(replica, max_wait_ms=0), SEEK_TIMEOUT_S)
 
 
 class _Election(RoleState):
@@ -157,7 +157,7 @@ class _Election(RoleState):
             topics=(quorum.VoteTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
         )
         timeout_s = min(self._until - now, VOTE_TIMEOUT_S_MAX)
-        replica.send(voter.id, voter.id, replica.address_of(voter), VOTE, request, timeout_s)
+        replica.send(voter.id, replica.address_of(voter), VOTE, request, timeout_s)
 
 
 class Prospective(_Election):
@@ -225,7 +225,7 @@ class Resigned(RoleState):
             leader_endpoints=replica.listeners,
         )
         for voter in self._successors:
-            replica.send(None, voter.id, replica.address_of(voter), BEGIN, request, replica.options.election_timeout_s)
+            replica.send(None, replica.address_of(voter), BEGIN, request, replica.options.election_timeout_s)
 
     def tick(self, now: float) -> Transition | None:
         return ToUnattached(self._replica.epoch) if now >= self._until else None

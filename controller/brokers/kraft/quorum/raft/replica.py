@@ -88,10 +88,6 @@ class Replica:
         """The newest voter set in the log, committed or not."""
         return self.history.now
 
-    def voters_at(self, end: int) -> tuple[int, VoterSet]:
-        """kraft.version and voter set as of all records below `end`, for a snapshot of them."""
-        return self.history.at(end)
-
     @property
     def kraft_version(self) -> int:
         """0: the settings name the voters; 1: the log does."""
@@ -99,7 +95,6 @@ class Replica:
 
     @property
     def others(self) -> list[Voter]:
-        """The other voters."""
         return [each for each in self.voters if each.id != self.me.id]
 
     @property
@@ -160,20 +155,16 @@ class Replica:
         taken, self._effects = self._effects, []
         return taken
 
-    def send(
-        self, context: Any, node_id: int, address: Address, purpose: str, request: Message, timeout_s: float
-    ) -> None:
+    def send(self, context: Any, address: Address, purpose: str, request: Message, timeout_s: float) -> None:
         """Send a request. The role gets the response with this context, unless the role changes first."""
         self._tokens += 1
         self._sent[self._tokens] = context
-        self._effects.append(out.Send(self._tokens, node_id, address, purpose, request, timeout_s))
+        self._effects.append(out.Send(self._tokens, address, purpose, request, timeout_s))
 
     def respond(self, token: Hashable, response: Message) -> None:
-        """Respond to a request."""
         self._effects.append(out.Reply(token, response))
 
     def emit(self, effect: out.Truncated | out.SnapshotInstalled | out.Warned | out.Fetched) -> None:
-        """Add an effect."""
         self._effects.append(effect)
 
     # --- the log

@@ -24,7 +24,6 @@ RETRY_S: Final = 0.05
 """Until the next attempt, after one that failed."""
 OK: Final = int(ErrorCode.NONE)
 Change = quorum.AddRaftVoterRequest | quorum.RemoveRaftVoterRequest | quorum.UpdateRaftVoterRequest
-_SnapshotPart = quorum.ResponsePartitionSnapshot
 
 
 # --- transitions
@@ -185,54 +184,25 @@ class RoleState:
         """A leader resigned; `order` are its successors, the preferred one first."""
         return None
 
-    def fetch(
-        self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
-    ) -> Transition | None:
-        """Answer a fetch in the current epoch, now or later."""
-        error = quorum.FetchPartitionData(error_code=_NOT_LEADER, high_watermark=-1)
-        self._replica.respond(token, fetch_response(self._replica.leader_and_epoch, error))
-        return None
-
-    def fetch_snapshot(
-        self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot
-    ) -> _SnapshotPart:
-        """A part of a snapshot, in the current epoch."""
-        return _SnapshotPart(error_code=_NOT_LEADER)
-
-    def describe(self, now: float) -> quorum.DescribeQuorumResponse:
-        """The state of the quorum (KIP-836)."""
-        replica = self._replica
-        part = quorum.DescribeQuorumPartitionResult(
-            error_code=_NOT_LEADER, leader_id=replica.leader_id, leader_epoch=replica.epoch
-        )
-        topic = quorum.DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
-        return quorum.DescribeQuorumResponse(topics=(topic,))
-
-    def change_voters(self, now: float, token: Hashable, request: Change) -> Transition | None:
-        """Answer a change of the voter set (KIP-853), now or later."""
-        self._replica.respond(token, change_response(self._replica, request, _NOT_LEADER))
-        return None
+    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
+        """Answer a request to the leader of the current epoch, now or later. Only the leader has to."""
+        raise NotImplementedError
 
     # --- requests
 
     def request(self, now: float, token: Hashable, request: Any) -> Transition | None:
         """Answer a request, now or later. Its epoch is not newer: `discovered_by_request` has applied that."""
         replica = self._replica
-        if isinstance(request, quorum.DescribeQuorumRequest):
-            replica.respond(token, self.describe(now))
-            return None
-        if isinstance(request, Change):
-            code = _invalid(replica, request, request)
-            if not code and isinstance(request, quorum.UpdateRaftVoterRequest):
-                code = _epoch_error(replica, request.current_leader_epoch)
-            if not code:
-                return self.change_voters(now, token, request)
-            replica.respond(token, change_response(replica, request, code))
-            return None
-        part = the_partition(request.topics)
+        is_change = isinstance(request, Change)
+        part: Any = request if is_change or isinstance(request, quorum.DescribeQuorumRequest) else None
+        part = part or the_partition(request.topics)
         code = _invalid(replica, request, part)
         if code or part is None:
-            replica.respond(token, _RESPONSES[type(request)](error_code=code))
+            is_change = isinstance(request, Change)
+            response = (
+                change_response(replica, request, code) if is_change else _RESPONSES[type(request)](error_code=code)
+            )
+            replica.respond(token, response)
             return None
         match request:
             case quorum.VoteRequest():
@@ -248,16 +218,12 @@ class RoleState:
                 if not code:
                     order = [each.candidate_id for each in part.preferred_candidates] or part.preferred_successors
                     return self.resigned(now, part.leader_id, order)
-            case quorum.FetchRequest():
-                code = _epoch_error(replica, part.current_leader_epoch)
+            case _:
+                epoch = getattr(part, "current_leader_epoch", replica.epoch)
+                code = _epoch_error(replica, epoch) or (OK if self.kind is Role.LEADER else NOT_LEADER)
                 if not code:
-                    return self.fetch(now, token, request, part)
-                error = quorum.FetchPartitionData(error_code=code, high_watermark=-1)
-                replica.respond(token, fetch_response(replica.leader_and_epoch, error))
-            case quorum.FetchSnapshotRequest():
-                code = _epoch_error(replica, part.current_leader_epoch)
-                answer = _SnapshotPart(error_code=code) if code else self.fetch_snapshot(now, request, part)
-                replica.respond(token, snapshot_response(replica.leader_and_epoch, answer))
+                    return self.serve(now, token, request, part)
+                replica.respond(token, error_response(replica, request, code))
         return None
 
     def _grants(self, now: float, part: quorum.VotePartition) -> bool:
@@ -280,7 +246,7 @@ class RoleState:
 
 # --- errors and responses
 
-_NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _RESPONSES: Final[dict[type[Message], Any]] = {
     quorum.VoteRequest: quorum.VoteResponse,
     quorum.BeginQuorumEpochRequest: quorum.BeginQuorumEpochResponse,
@@ -300,7 +266,7 @@ def the_partition(topics: tuple[Any, ...]) -> Any | None:
 def _invalid(replica: Replica, request: Any, part: Any | None) -> int:
     """The error of a request of another cluster, or one that is invalid in every state; OK if it is neither."""
     is_valid = part is not None
-    if request.cluster_id not in (None, replica.options.cluster_id):
+    if getattr(request, "cluster_id", None) not in (None, replica.options.cluster_id):
         return int(ErrorCode.INCONSISTENT_CLUSTER_ID)
     match request:
         case quorum.BeginQuorumEpochRequest() | quorum.EndQuorumEpochRequest() if part is not None:
@@ -362,12 +328,31 @@ def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> q
     return quorum.FetchResponse(responses=(topic,), node_endpoints=_endpoints(leader))
 
 
-def snapshot_response(leader: LeaderAndEpoch, part: _SnapshotPart) -> quorum.FetchSnapshotResponse:
+def snapshot_response(leader: LeaderAndEpoch, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
     """The response to FetchSnapshot."""
     current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     part = msgspec.structs.replace(part, current_leader=current)
     topic = quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
     return quorum.FetchSnapshotResponse(topics=(topic,), node_endpoints=_endpoints(leader))
+
+
+def error_response(replica: Replica, request: Message, code: int) -> Message:
+    """The response to a request that only the leader of the current epoch can serve."""
+    leader = replica.leader_and_epoch
+    match request:
+        case quorum.FetchRequest():
+            return fetch_response(leader, quorum.FetchPartitionData(error_code=code, high_watermark=-1))
+        case quorum.FetchSnapshotRequest():
+            return snapshot_response(leader, quorum.ResponsePartitionSnapshot(error_code=code))
+        case quorum.DescribeQuorumRequest():
+            part = quorum.DescribeQuorumPartitionResult(
+                error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch
+            )
+            topic = quorum.DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
+            return quorum.DescribeQuorumResponse(topics=(topic,))
+        case _:
+            assert isinstance(request, Change)
+            return change_response(replica, request, code)
 
 
 def change_response(replica: Replica, request: Change, code: int, message: str | None = None) -> Message:

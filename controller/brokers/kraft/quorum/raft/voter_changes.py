@@ -91,9 +91,9 @@ class VoterChanges:
             case AddRaftVoterRequest():
                 until = now + min(max(request.timeout_ms / 1000, 0.0), TIMEOUT_S_MAX)
                 self._pending = _Pending(token, request, until)
-                endpoint = self._replica.address_of(_voter(request))
+                address = self._replica.address_of(_voter(request))
                 versions = ApiVersionsRequest(client_software_name="topicwright", client_software_version="0")
-                self._replica.send(self._pending, request.voter_id, endpoint, UPDATE, versions, until - now)
+                self._replica.send(self._pending, address, UPDATE, versions, until - now)
             case RemoveRaftVoterRequest():
                 self._pending = _Pending(token, request, now + TIMEOUT_S_MAX)
                 self._append(now, self._replica.voters.without(request.voter_id))
