@@ -193,16 +193,12 @@ class RoleState:
     def request(self, now: float, token: Hashable, request: Any) -> Transition | None:
         """Answer a request, now or later. Its epoch is not newer: `discovered_by_request` has applied that."""
         replica = self._replica
-        is_change = isinstance(request, Change)
-        part: Any = request if is_change or isinstance(request, quorum.DescribeQuorumRequest) else None
-        part = part or the_partition(request.topics)
+        is_whole = isinstance(request, Change | quorum.DescribeQuorumRequest)
+        part: Any = request if is_whole else the_partition(request.topics)
         code = _invalid(replica, request, part)
         if code or part is None:
-            is_change = isinstance(request, Change)
-            response = (
-                change_response(replica, request, code) if is_change else _RESPONSES[type(request)](error_code=code)
-            )
-            replica.respond(token, response)
+            kind = _RESPONSES.get(type(request))
+            replica.respond(token, kind(error_code=code) if kind else change_response(replica, request, code))
             return None
         match request:
             case quorum.VoteRequest():
