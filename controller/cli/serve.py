@@ -165,9 +165,9 @@ def _run(start: Start, options: argparse.Namespace) -> int:
 
     from controller.access.users_file import UsersFileError
     from controller.brokers.cluster.connections import ClusterUnreachable
+    from controller.brokers.kraft.quorum.client import QuorumError
     from controller.brokers.kraft.quorum.files import LogCorrupted
     from controller.brokers.kraft.quorum.folder import FolderError
-    from controller.brokers.kraft.quorum.joining import QuorumError
     from controller.policy.loading import PolicyLoadError
     from controller.serving.log_lines import configure_logs
     from controller.serving.process import warn_of_ignored, warn_of_readers

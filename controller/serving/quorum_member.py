@@ -24,15 +24,14 @@ from controller.brokers.kraft.features import Features, unsupported_feature
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.node import QuorumNode, quorum_view
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.raft.voters import Address, Listener, Voter
 from controller.brokers.kraft.quorum.registered import without_limits
-from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
@@ -56,7 +55,7 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 class Joining(msgspec.Struct, frozen=True):
     """The quorum to join."""
 
-    controllers: Sequence[Place]
+    controllers: Sequence[Address]
     """Some of its controllers."""
     security: Security
     """This node's credentials there."""
@@ -244,7 +243,7 @@ class Member:
     def view(self) -> QuorumView:
         """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
-        return quorum_shown(self.node, self._files, self.replication.applied)
+        return quorum_view(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> list[tuple[str, str, float]]:
         """Name, description and value of each gauge."""
@@ -281,7 +280,7 @@ class Member:
             (
                 "quorum_unfolded",
                 "1 while the metadata log has records that no snapshot can hold: it is retained in full.",
-                float(self._snapshotting.unfolded),
+                float(self._snapshotting.has_unsupported_records),
             ),
         ]
 
@@ -332,7 +331,7 @@ class Member:
         features."""
         logged, quorum, client = "", self.node.quorum, self._registrar
         while quorum.leading is None:  # else `register` has done it
-            place = quorum.leader_place
+            place = quorum.leader_address
             why: str | None = "no leader is known"
             if place is not None:
                 why = await client.register(place, registration(await client.features(place)))
@@ -363,7 +362,7 @@ def _refuse_unsupported(features: Features) -> None:
         raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 
 
-def _was_removed(quorum: Quorum) -> bool:
+def _was_removed(quorum: Consensus) -> bool:
     return not quorum.is_voter and quorum.leading is None and quorum.history.changed_at < quorum.high_watermark
 
 

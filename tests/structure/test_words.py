@@ -25,12 +25,15 @@ BANNED = {
     "entrance": "listener",
     "fleet": "brokers",
     "silence": "throttle_time",
+    "parked": "delayed",
+    "spare": "delayed",
     "told": "reported",
     "unfoldable": "unsupported",
     "unheard": "needs_approval",
     "upkeep": "replica_metadata",
     "waiter": "pending_create",
     "waiters": "pending_creates",
+    "wish": "want_leadership",
 }
 
 

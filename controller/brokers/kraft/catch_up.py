@@ -152,7 +152,7 @@ async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> P
     """The next page of events that this log lacks below that metadata log offset, from a voter with the same history so
     far; None if no voter has it. Raises LogError."""
     first = log.next_offset
-    for place in await node.of_topicwright():
+    for place in await node.topicwright_voters():
         page = await _fetch_page(node, place, first, below)
         try:
             if page is not None and page.root == head_of(log, first)[1]:
@@ -211,8 +211,8 @@ class TreeHeads:
 
     async def _compare(self, size: int, roots: dict[int, bytes]) -> None:
         core = self._node.quorum
-        for place in await self._node.of_topicwright():
-            voter = next((each.id for each in core.others if core.place_of(each) == place), None)
+        for place in await self._node.topicwright_voters():
+            voter = next((each.id for each in core.others if core.address_of(each) == place), None)
             if voter is not None and voter not in roots:
                 root = await root_at(self._node, place, size)
                 if root is not None:

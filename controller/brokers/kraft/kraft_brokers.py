@@ -239,7 +239,7 @@ class KraftBrokers:
 
     def _begin_epoch(self) -> None:
         quorum = self.replication.quorum
-        host, port = quorum.place_of(quorum.me)
+        host, port = quorum.address_of(quorum.me)
         self._controller.submit_internal(
             BeginQuorumEpoch(
                 **stamp(self._controller, "kraft"),

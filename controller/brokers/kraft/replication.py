@@ -23,7 +23,7 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
@@ -66,11 +66,11 @@ class QuorumReplication:
         self._led_epoch: int | None = None
         """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
-        node.wish(False)
+        node.want_leadership(False)
         self._veto()
 
     @property
-    def quorum(self) -> Quorum:
+    def quorum(self) -> Consensus:
         return self._node.quorum
 
     @property
@@ -89,7 +89,7 @@ class QuorumReplication:
 
     def on_role_changed(self, role: RoleChanged) -> None:
         """Handle a change of role, epoch or leader."""
-        self._node.wish(False)
+        self._node.want_leadership(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None
             self.on_lost()
@@ -163,7 +163,7 @@ class QuorumReplication:
                 if records:
                     return records
                 continue
-            self._wish(recorder)
+            self._want_leadership(recorder)
             if self._may_lead(self.quorum):
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
@@ -178,14 +178,14 @@ class QuorumReplication:
             )
             self._node.veto(False)
 
-    def _wish(self, recorder: Recorder) -> None:
+    def _want_leadership(self, recorder: Recorder) -> None:
         """Ask for leadership once everything is applied, if the leader has a lower priority."""
         core = self.quorum
-        self._node.wish(
+        self._node.want_leadership(
             wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
         )
 
-    def _may_lead(self, quorum: Quorum) -> bool:
+    def _may_lead(self, quorum: Consensus) -> bool:
         """No part of a failed commit may be in flight: it would be committed without being decided."""
         leader = quorum.leading
         is_all = quorum.high_watermark >= self._files.end
@@ -202,7 +202,7 @@ class QuorumReplication:
             self.applier.transactions.abort()
 
     async def _wait_for_change(self, stopping: asyncio.Event) -> None:
-        def is_there(quorum: Quorum) -> bool:
+        def is_there(quorum: Consensus) -> bool:
             return self.applied < quorum.high_watermark or self._may_lead(quorum)
 
         waiting = [asyncio.ensure_future(each) for each in (stopping.wait(), self._node.until(is_there))]

@@ -90,10 +90,10 @@ async def test_missed_events_are_copied_from_another_voter(
         away.open()
         places = [each.node.quorum.me.listeners[0] for each in (other, leader) if given != "nobody"]
 
-        async def of_topicwright() -> list[Address]:
+        async def topicwright_voters() -> list[Address]:
             return [(each.host, each.port) for each in places]
 
-        monkeypatch.setattr(away.node, "of_topicwright", of_topicwright)
+        monkeypatch.setattr(away.node, "topicwright_voters", topicwright_voters)
         if given == "another history":
             monkeypatch.setattr(catch_up, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
         elif given == "a lie":
@@ -147,13 +147,13 @@ def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> N
     def others_of(desk: Desk) -> Callable[[], Awaitable[list[Address]]]:
         places = [each.node.quorum.me.listeners[0] for each in desks if each is not desk]
 
-        async def of_topicwright() -> list[Address]:
+        async def topicwright_voters() -> list[Address]:
             return [(each.host, each.port) for each in places]
 
-        return of_topicwright
+        return topicwright_voters
 
     for desk in desks:
-        monkeypatch.setattr(desk.node, "of_topicwright", others_of(desk))
+        monkeypatch.setattr(desk.node, "topicwright_voters", others_of(desk))
 
 
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:

@@ -54,7 +54,7 @@ def test_kafkas_tool_prints_what_was_written(tmp_path: Path) -> None:
     assert "isvalid: false" not in done.stdout
 
 
-def test_a_kafka_controller_leads_on_and_its_log_is_read_again(tmp_path: Path) -> None:
+def test_a_kafka_controller_continues_the_log_and_it_is_read_again(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     kafka = KafkaController(tmp_path, port, tools.KAFKA_SERVER, kraft_version=1)
     _written(kafka.metadata, QuorumLeader(1, CONTROLLER, 1, "127.0.0.1", port, DIRECTORY))

@@ -16,7 +16,7 @@ SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
 
 
 @pytest.mark.parametrize(("ours", "brokers", "faults"), [(1, 3, tuple(FAULTS)), (2, 1, ("kill",))])
-def test_nothing_that_was_acknowledged_is_lost_and_all_logs_agree(
+def test_no_acknowledged_record_is_lost_and_all_logs_are_equal(
     tmp_path: Path, ours: int, brokers: int, faults: tuple[str, ...]
 ) -> None:
     our_settings = [f"{key}={value}" for key, value in SNAPSHOTS.items()]

@@ -44,7 +44,7 @@ def alike(one: Path, other: Path) -> bool:
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
-def test_its_vote_elects_and_it_comes_and_goes(tmp_path: Path, version: str) -> None:
+def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
     with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
         ours.start()
         ours.votes()
@@ -99,7 +99,7 @@ def test_a_voter_whose_registration_is_removed_registers_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.7.2"])
-def test_a_voter_that_the_settings_name(tmp_path: Path, version: str) -> None:
+def test_a_voter_of_controller_quorum_voters(tmp_path: Path, version: str) -> None:
     (port,) = free_ports(1)
     static = kafka_quorum(tmp_path, version=version, kraft_version=0, others=(f"{VOTER}@127.0.0.1:{port}",))
     with static as quorum:
@@ -117,7 +117,7 @@ def test_a_voter_that_the_settings_name(tmp_path: Path, version: str) -> None:
                 assert "node 3010 is not in controller.quorum.voters" in process.output
 
 
-def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
+def test_a_rejected_change_has_no_effect(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     shown = topicwright("quorum", "--bootstrap-controller", f"127.0.0.1:{nobody}")
     assert shown.returncode == 1
@@ -151,7 +151,7 @@ def test_what_is_refused_leaves_nothing_half_done(tmp_path: Path) -> None:
             until(is_silent, 120, f"{other.node_id} is known to be silent")
             alone = topicwright("leave", "--bootstrap-controller", leader.address, "--id", str(VOTER))
             assert alone.returncode == 1
-            assert f"of its 2 other voters 1 are silent ({other.node_id})" in alone.stderr
+            assert f"of its 2 other voters 1 do not fetch ({other.node_id})" in alone.stderr
         neither = topicwright("leave", "--bootstrap-controller", quorum.bootstrap)
         assert neither.returncode == 2
         assert "--data DIR" in neither.stderr

@@ -123,7 +123,7 @@ def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> Non
         assert "was upgraded to 33" in upgrade(quorum)
 
 
-def test_a_cluster_that_was_handed_back_has_no_registration_that_blocks_an_upgrade(tmp_path: Path) -> None:
+def test_a_cluster_that_was_handed_back_blocks_no_upgrade(tmp_path: Path) -> None:
     """Not of the node that was handed back, and not of one that others removed after its process had died."""
     (port,) = free_ports(1)
     ours = RealCluster(tmp_path, port, {"kraft.version": "1"}, ("--metadata-version", "30"), {})

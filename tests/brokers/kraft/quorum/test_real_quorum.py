@@ -13,9 +13,9 @@ from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
+from controller.brokers.kraft.quorum.client import QuorumClient
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION, NodeFolder
-from controller.brokers.kraft.quorum.joining import QuorumClient
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, Role
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
@@ -75,14 +75,14 @@ async def test_a_voter_joins_kafkas_quorum_leads_it_and_leaves_it(tmp_path: Path
     client = QuorumClient((address,), Security())
     await ours.start(address)
     quorum = ours.node.quorum
-    quorum.wish(0.0, wanted=False)
+    quorum.want_leadership(0.0, wanted=False)
     try:
         async with asyncio.timeout(240):
             await until(lambda: quorum.high_watermark > 0)
             await client.add(CLUSTER_ID, quorum.me)
             await until(lambda: quorum.is_voter)
 
-            quorum.wish(0.0, wanted=True)
+            quorum.want_leadership(0.0, wanted=True)
             await until(lambda: quorum.role is Role.LEADER and quorum.high_watermark == ours.log.end)
             for _ in range(10):
                 await ours.node.committed(ours.node.append([(None, encode_record(kinds.NoOpRecord()))]))

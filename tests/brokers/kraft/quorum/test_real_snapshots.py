@@ -14,7 +14,7 @@ import pytest
 from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft import following
+from controller.brokers.kraft.quorum.raft import follower
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.brokers.kraft.quorum.test_real_join import alike, leader_of, topicwright
@@ -54,7 +54,7 @@ def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
     until(done, 120, "a quota is set")
 
 
-def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
+def test_snapshots_of_topicwright_and_kafka_are_equal_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
     with kafka_quorum(tmp_path, settings=KEPT) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
         ours.start()
         ours.votes()
@@ -105,10 +105,10 @@ def test_snapshots_of_ours_and_of_kafka_say_the_same_and_an_empty_voter_begins_w
 
 
 @pytest.mark.parametrize("version", ["3.9.1", tools.KAFKA_SERVER])
-async def test_an_empty_log_takes_kafkas_snapshot_in_pieces(
+async def test_an_empty_log_downloads_kafkas_snapshot_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(following, "FETCH_BYTES_MAX", 150)
+    monkeypatch.setattr(follower, "FETCH_BYTES_MAX", 150)
     with kafka_quorum(tmp_path, count=1, version=version, settings=FEW_BYTES) as quorum:
         (kafka,) = quorum.controllers
         deadline = time.monotonic() + 240
@@ -130,7 +130,7 @@ async def test_an_empty_log_takes_kafkas_snapshot_in_pieces(
             await ours.stop()
 
 
-def test_it_outlives_a_pause_and_a_kill_with_a_torn_tail(tmp_path: Path) -> None:
+def test_a_voter_survives_a_pause_and_a_kill_with_a_torn_tail(tmp_path: Path) -> None:
     with kafka_quorum(tmp_path) as quorum, voter(quorum, tmp_path / "voter") as ours:
         process = ours.start()
         ours.votes()

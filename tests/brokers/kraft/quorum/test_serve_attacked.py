@@ -18,7 +18,7 @@ from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ApiKey
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened
-from tests.brokers.kraft.quorum.test_epochs_taken import STRANGER, code_of, request_of
+from tests.brokers.kraft.quorum.test_epochs import STRANGER, code_of, request_of
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND, Topicwright, topicwright
 from tests.support.wire import Wire
@@ -39,7 +39,7 @@ def code(wire: Wire, kind: str, epoch: int) -> int:
     return code_of(codec.decode_response(key, version, wire.receive_frame())[1])
 
 
-def test_no_quorum_request_of_a_stranger_ends_the_process_or_its_folder(tmp_path: Path) -> None:
+def test_no_quorum_request_of_an_unknown_node_ends_the_process(tmp_path: Path) -> None:
     for _ in range(2):
         with topicwright(tmp_path, brokers="kraft") as server, Wire(server.kafka) as wire:
             for kind in KINDS:
@@ -59,7 +59,7 @@ def ready(server: Topicwright) -> tuple[int, str]:
         return error.code, json.load(error)["reason"]
 
 
-def test_a_controller_is_not_ready_while_nobody_leads(tmp_path: Path) -> None:
+def test_a_controller_is_not_ready_without_a_leader(tmp_path: Path) -> None:
     """A Vote of a higher epoch takes the lead from it, and it stands again after the election timeout."""
     settings = {"controller.quorum.election.timeout.ms": "600000"}
     with topicwright(tmp_path, settings, brokers="kraft") as server, Wire(server.kafka) as wire:
@@ -83,7 +83,7 @@ def served(tmp_path: Path) -> Path:
         return server.data
 
 
-def test_a_start_says_which_control_record_is_malformed_and_how_to_go_on(served: Path) -> None:
+def test_a_start_reports_a_malformed_control_record_with_advice(served: Path) -> None:
     log = opened(served)
     data = encode_batch(log.end, log.last_epoch, 0, [(KRAFT_VOTERS.to_bytes(4, "big"), b"\0\0")], is_control=True)
     end = log.end
@@ -97,7 +97,7 @@ def test_a_start_says_which_control_record_is_malformed_and_how_to_go_on(served:
     assert "Traceback" not in output
 
 
-def test_a_start_says_that_no_epoch_is_left_and_how_to_go_on(served: Path) -> None:
+def test_a_start_reports_the_last_epoch_with_advice(served: Path) -> None:
     path = served / PARTITION / QUORUM_STATE
     state = json.loads(path.read_text())
     path.write_text(json.dumps({**state, "leaderId": -1, "leaderEpoch": (1 << 31) - 1}))

@@ -1,4 +1,4 @@
-"""How followers and brokers fetch from the leader (KIP-595, KIP-1166)."""
+"""Fetches of followers and brokers (KIP-595, KIP-1166) that need more than a trace in `traces`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost
-from controller.brokers.kraft.quorum.raft.leading import PUT_OFF_S
-from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
+from controller.brokers.kraft.quorum.raft.leader import OBSERVER_DELAY_S
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
-from controller.brokers.kraft.quorum.raft.voters import VoterSet
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     answer,
+    following,
     leader_of,
     others,
     quorum_of,
@@ -26,7 +26,7 @@ from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S, World
 
 
 def fetched(world: World, **changes: Any) -> quorum_messages.FetchPartitionData:
-    """The leader's answer to a fetch that does not wait, by nobody."""
+    """The leader's response to a fetch without a replica id that does not wait."""
     leader = leader_of(world)
     fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
     topic = quorum_messages.FetchTopic(
@@ -38,7 +38,7 @@ def fetched(world: World, **changes: Any) -> quorum_messages.FetchPartitionData:
     return part
 
 
-def test_a_fetch_shows_records_watermark_and_leader() -> None:
+def test_a_fetch_response_has_records_high_watermark_and_leader() -> None:
     world = settled()
     part = fetched(world)
     assert part.records == leader_of(world).disk.read(0, 1 << 20)
@@ -46,7 +46,7 @@ def test_a_fetch_shows_records_watermark_and_leader() -> None:
     assert part.current_leader.leader_id == leader_of(world).id
 
 
-def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
+def test_an_observer_gets_committed_records_and_a_voter_all() -> None:
     world = settled()
     leader, voter = leader_of(world), others(world)[0]
     committed = leader.watermark
@@ -77,7 +77,7 @@ def test_an_observer_has_what_is_committed_and_a_voter_all() -> None:
     assert ends(voter.id, voter.disk.directory) == (end, committed)
 
 
-def test_what_is_not_for_observers_comes_with_the_next_that_is_or_a_moment_later() -> None:
+def test_observers_get_batches_without_metadata_with_the_next_batch_or_after_a_delay() -> None:
     world = settled()
     leader = leader_of(world)
     core, began = quorum_of(leader), leader.watermark
@@ -99,22 +99,22 @@ def test_what_is_not_for_observers_comes_with_the_next_that_is_or_a_moment_later
     append(for_observers=False)
     append(for_observers=False)
     assert seen() == began + 2
-    world.run_until(world.now + PUT_OFF_S)
-    assert seen() == began + 4, "it is put off no longer than that"
+    world.run_until(world.now + OBSERVER_DELAY_S)
+    assert seen() == began + 4, "the delay is over"
 
 
-def test_made_up_replicas_are_not_remembered_without_bound() -> None:
-    progress = Progress(VoterSet)
+def test_the_number_of_observers_is_bounded() -> None:
+    progress = Progress(quorum_of(leader_of(settled())))
     for number in range(3 * REPLICAS_MAX):
-        progress.fetched(float(number) / 1000, number, b"d" * 16, 5, 5)
-        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3, 5)
+        progress.fetched(float(number) / 1000, number, b"d" * 16, 5)
+        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3)
     assert len(progress._seen) == REPLICAS_MAX
-    assert progress.end_of(-7) == 3, "who goes on fetching is kept"
-    assert progress.end_of(0) == 0, "and is forgotten who was silent the longest"
+    assert progress.end_of(-7) == 3, "a replica that fetches stays"
+    assert progress.end_of(0) == 0, "the one whose last fetch is oldest is dropped"
 
 
-def test_voters_are_heard_however_many_others_fetch() -> None:
-    """More brokers than are remembered must not depose a leader."""
+def test_many_observers_do_not_displace_voters() -> None:
+    """More brokers than are recorded must not depose a leader."""
     world = settled()
     leader = leader_of(world)
     epoch = quorum_of(leader).epoch
@@ -134,7 +134,7 @@ def test_voters_are_heard_however_many_others_fetch() -> None:
 
 
 @pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])
-def test_a_fetch_of_another_partition_is_refused(topic_id: bytes, index: int) -> None:
+def test_a_fetch_of_another_partition_is_rejected(topic_id: bytes, index: int) -> None:
     leader = leader_of(settled())
     part = quorum_messages.FetchPartition(partition=index, current_leader_epoch=quorum_of(leader).epoch, fetch_offset=0)
     request = quorum_messages.FetchRequest(
@@ -143,23 +143,7 @@ def test_a_fetch_of_another_partition_is_refused(topic_id: bytes, index: int) ->
     assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_fetch_in_another_epoch_is_refused() -> None:
-    world = settled()
-    epoch = quorum_of(leader_of(world)).epoch
-    assert fetched(world, current_leader_epoch=epoch - 1).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert fetched(world, current_leader_epoch=epoch + 1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-def test_a_fetch_from_where_the_logs_part_is_shown_where() -> None:
-    world = settled()
-    disk = leader_of(world).disk
-    part = fetched(world, fetch_offset=disk.end + 7, last_fetched_epoch=disk.last_epoch)
-    shown = EpochEnd(part.diverging_epoch.epoch, part.diverging_epoch.end_offset)
-    assert shown == disk.end_of_epoch(disk.last_epoch)
-    assert not part.records
-
-
-def test_parked_fetches_are_answered_for_a_watermark_and_at_a_quarter_of_the_fetch_timeout(
+def test_delayed_fetches_are_answered_at_a_new_high_watermark_and_after_a_quarter_of_the_fetch_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = settled()
@@ -171,16 +155,15 @@ def test_parked_fetches_are_answered_for_a_watermark_and_at_a_quarter_of_the_fet
     world.run_until(world.now + 0.05)
     assert [each.watermark for each in world.replicas.values()].count(leader.disk.end) == 2, "a majority"
     world.run_until(world.now + FETCH_TIMEOUT_S / 4)
-    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "and all after their turn"
+    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "and all after their delay"
 
 
-def test_what_is_fetched_at_once_comes_in_time_on_a_slow_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetches_are_small_enough_for_a_slow_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_per_s, timeout_s = 1_000_000, 2.0
     world = settled()
     follower = others(world)[0]
-    following, seen = quorum_of(follower).following, sent(follower, monkeypatch)
-    assert following is not None
-    following._begin_snapshot(SnapshotId(follower.disk.end + 1000, follower.disk.last_epoch))
+    seen = sent(follower, monkeypatch)
+    following(follower)._begin_snapshot(SnapshotId(follower.disk.end + 1000, follower.disk.last_epoch))
     world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
     requests = [
         each.request
@@ -191,11 +174,10 @@ def test_what_is_fetched_at_once_comes_in_time_on_a_slow_line(monkeypatch: pytes
     assert all(each.max_bytes < bytes_per_s * timeout_s for each in requests)
 
 
-def test_a_follower_that_would_lose_what_is_committed_stops() -> None:
+def test_a_follower_does_not_truncate_committed_records() -> None:
     world = settled()
     follower = others(world)[0]
-    following, end = quorum_of(follower).following, follower.disk.end
-    assert following is not None
+    end = follower.disk.end
     with pytest.raises(CommittedLost, match="committed"):
-        following._truncate(quorum_messages.EpochEndOffset(epoch=0, end_offset=0))
+        following(follower)._truncate(quorum_messages.EpochEndOffset(epoch=0, end_offset=0))
     assert follower.disk.end == end

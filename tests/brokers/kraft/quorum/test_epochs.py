@@ -1,4 +1,4 @@
-"""Which epochs and leaders a voter takes from others: none that ends its elections, or that cannot be."""
+"""Epochs and leaders in requests and responses that a voter rejects: none may exhaust the epochs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from controller.brokers.kraft.quorum.folder import PARTITION, QUORUM_STATE, FolderError, write_quorum_state
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, QuorumState
-from controller.brokers.kraft.quorum.raft.responses import Said
+from controller.brokers.kraft.quorum.raft.replica import LeaderAndEpoch
+from controller.brokers.kraft.quorum.raft.role import ToUnattached, discovered
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
@@ -60,7 +61,7 @@ def code_of(response: Any) -> int:
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX, EPOCH_MAX - 1, (1 << 30) + 2000])
-def test_no_request_takes_an_epoch_that_leaves_too_few(count: int, kind: str, epoch: int) -> None:
+def test_no_request_exhausts_the_epochs(count: int, kind: str, epoch: int) -> None:
     world = settled(count)
     leader = leader_of(world)
     before = quorum_of(leader).epoch
@@ -70,28 +71,34 @@ def test_no_request_takes_an_epoch_that_leaves_too_few(count: int, kind: str, ep
 
 
 @pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX])
-def test_no_response_takes_an_epoch_that_leaves_too_few(epoch: int) -> None:
+def test_no_response_exhausts_the_epochs(epoch: int) -> None:
     world = settled()
     follower = others(world)[0]
-    before = quorum_of(follower).said
-    follower.does(lambda quorum: quorum.learn(follower.now(), Said(STRANGER, epoch, ("node", STRANGER))))
-    assert quorum_of(follower).said == before
+    before = quorum_of(follower).leader_and_epoch
+    follower.does(
+        lambda quorum: quorum._run(
+            follower.now(), discovered(quorum, LeaderAndEpoch(STRANGER, epoch, ("node", STRANGER)))
+        )
+    )
+    assert quorum_of(follower).leader_and_epoch == before
 
 
 def test_a_leader_whose_id_is_negative_is_no_leader() -> None:
     world = settled()
     follower = others(world)[0]
     epoch = quorum_of(follower).epoch + 1
-    follower.does(lambda quorum: quorum.learn(follower.now(), Said(-5, epoch, ("node", 2))))
+    follower.does(
+        lambda quorum: quorum._run(follower.now(), discovered(quorum, LeaderAndEpoch(-5, epoch, ("node", 2))))
+    )
     assert (quorum_of(follower).role, quorum_of(follower).epoch) == (Role.UNATTACHED, epoch)
     assert follower.disk.state.leader_id == -1
 
 
-def test_in_the_last_epochs_voters_still_elect_and_end_with_the_last() -> None:
-    """A quorum that somebody has brought there by small steps."""
+def test_voters_elect_leaders_up_to_the_last_epoch() -> None:
+    """A quorum whose epoch rose in small steps."""
     world = settled()
     for replica in world.replicas.values():
-        replica.does(lambda quorum, replica=replica: quorum.to_unattached(replica.now(), EPOCH_MAX - 3))  # type: ignore[misc]
+        replica.does(lambda quorum, replica=replica: quorum._run(replica.now(), ToUnattached(EPOCH_MAX - 3)))  # type: ignore[misc]
     world.run_until(world.now + 5)
     assert leader_of(world)
     for _ in range(4):
@@ -106,7 +113,7 @@ def test_in_the_last_epochs_voters_still_elect_and_end_with_the_last() -> None:
 
 
 @pytest.mark.parametrize("kind", ["begin", "end"])
-def test_a_voter_that_is_alone_follows_no_other_leader(kind: str) -> None:
+def test_an_alone_voter_follows_no_other_leader(kind: str) -> None:
     """Nobody is elected without its vote."""
     world = settled(1)
     leader = leader_of(world)
@@ -116,26 +123,7 @@ def test_a_voter_that_is_alone_follows_no_other_leader(kind: str) -> None:
     assert (leader_of(world), quorum_of(leader).epoch) == (leader, before)
 
 
-def test_a_voter_that_is_alone_votes_for_nobody_else_and_leads_again() -> None:
-    world = settled(1)
-    leader = leader_of(world)
-    epoch = quorum_of(leader).epoch + 5
-    response = answer(leader, request_of("vote", STRANGER, epoch))
-    assert not response.topics[0].partitions[0].vote_granted
-    world.run_until(world.now + 5)
-    assert (leader_of(world), quorum_of(leader).epoch) == (leader, epoch + 1)
-
-
-def test_one_of_several_voters_follows_a_leader_that_it_does_not_know() -> None:
-    """It may lack the voter set that the leader is in."""
-    world = settled()
-    follower = others(world)[0]
-    epoch = quorum_of(follower).epoch + 1
-    assert code_of(answer(follower, request_of("begin", STRANGER, epoch))) == ErrorCode.NONE
-    assert quorum_of(follower).leader_id == STRANGER
-
-
-def test_a_state_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+def test_an_invalid_quorum_state_is_not_written(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(3))
     for state in (QuorumState(1 << 31), QuorumState(4, -7), QuorumState(4, voted_id=-2)):
@@ -147,7 +135,7 @@ def test_a_state_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> 
     again.close()
 
 
-def test_a_folder_in_the_last_epoch_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_quorum_state_in_the_last_epoch_is_rejected_with_advice(tmp_path: Path) -> None:
     opened(tmp_path).close()
     path = tmp_path / PARTITION / QUORUM_STATE
     write_quorum_state(path, QuorumState(EPOCH_MAX))
@@ -157,7 +145,7 @@ def test_a_folder_in_the_last_epoch_is_refused_with_what_to_do(tmp_path: Path) -
     opened(tmp_path).close()
 
 
-def test_a_log_in_the_last_epoch_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_log_in_the_last_epoch_is_rejected_with_advice(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append(some(0, epoch=EPOCH_MAX))
     log.close()
