@@ -124,7 +124,7 @@ def test_a_store_that_goes_away_and_comes_back(
             assert figure(server, "log_archive_paused") == 0
             status, page = server.get("/v1/events?limit=300")
             assert main(["events", "--http", server.http, "--from", "520", "--until", "600"]) == 0
-            assert "read from the archive of the log: 1 files" in capsys.readouterr().err
+            assert "1 files were read from the archive of the log" in capsys.readouterr().err
             assert [one["offset"] for one in page["events"]] == list(range(300))
             assert main(["backup", store.url("backup"), "--data", str(server.data)]) == 0
             again = tmp_path / "again"
