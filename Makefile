@@ -58,7 +58,7 @@ cluster: tools
 
 # What starts no program and no server: nothing is fetched for it. `make test` has the rest.
 QUICK := access apis engine events http kafka machine policy projections settings
-SLOW := events/logs/test_rocksdb_failures.py events/logs/test_rocksdb_kill.py kafka/codec/test_lenient.py \
+SLOW := events/logs/test_rocksdb_failures.py kafka/codec/test_lenient.py \
 	kafka/codec/test_oracles.py machine/partitions/test_changes.py machine/test_walks.py policy/test_serving.py
 
 quick: env
@@ -77,10 +77,10 @@ check: tools
 # Simulated lives of fresh seeds, until one fails.
 sim: env
 	@for round in $$(seq 1000000); do first=$$(( $$(date +%s) % 100000000 * 10 )); \
-		$(BIN)/python -m tests.simulation $$first 20 && \
-		$(BIN)/python -m tests.simulation.stream $$first 20 && \
-		$(BIN)/python -m tests.simulation.brokers $$first 20 && \
-		$(BIN)/python -m tests.simulation.quorum $$first 200 || exit 1; done
+		$(BIN)/python -m tests.simulation process $$first 20 && \
+		$(BIN)/python -m tests.simulation stream $$first 20 && \
+		$(BIN)/python -m tests.simulation brokers $$first 20 && \
+		$(BIN)/python -m tests.simulation quorum $$first 200 || exit 1; done
 
 MINUTES ?= 30
 

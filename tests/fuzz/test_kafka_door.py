@@ -1,6 +1,6 @@
 """Kafka's door under what nobody honest sends: it lives, answers honest clients, and neither toils nor hoards.
 
-`FUZZ_SECONDS` says for how long (20), `FUZZ_SEED` with which seed; `python -m tests.fuzz` goes on for hours.
+`FUZZ_SECONDS` says for how long (5), `FUZZ_SEED` with which seed; `python -m tests.fuzz` goes on for hours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.fuzz.frames import Mutator, captures, worst
 from tests.fuzz.fuzzing import fuzz, give
 from tests.fuzz.target import LIMITS, target
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "20"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
 SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(1 << 32)))
 WORKED_S_MAX = 0.5
 """Of its processor's time, which others hardly change: some 50 ms on a quiet machine; changes of quotas that copied all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.catalog import Endpoint
 from tests.security.certificates import Authority
 from tests.security.service import Secured, secured
-from tests.support.topicwright import COMMAND
 from tests.support.wire import Wire
 
 DEFAULT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
@@ -107,18 +105,6 @@ def test_http_on_tls_needs_a_key(files: dict[str, str]) -> None:
     assert http_tls(loaded("num.partitions=1", files)) is None
     with pytest.raises(SettingsError, match=r"http\.security\.protocol=SSL needs ssl\.keystore\.location"):
         http_tls(loaded("http.security.protocol=SSL", files))
-
-
-def test_a_start_that_cannot_be(tmp_path: Path) -> None:
-    argv: list[str | Path] = [COMMAND, "serve", "--data", tmp_path / "data", "--set", "listeners=SSL://127.0.0.1:0"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "topicwright: listener SSL speaks SSL, which needs ssl.keystore.location\n"
-    assert not (tmp_path / "data").exists(), "nothing was begun"
-    both = [*argv, "--kafka", "127.0.0.1:0"]
-    done = subprocess.run(both, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "given by --kafka or by listeners, not by both" in done.stderr
 
 
 # SIGHUP.
