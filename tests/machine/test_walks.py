@@ -50,9 +50,11 @@ def _check_recalled(request: AnyCommand, records: list[Recorded]) -> None:
     recalled = recall(records)
     if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
         recalled = msgspec.structs.replace(recalled, dry_run=None)
-    is_logged = bool(records) and isinstance(request, TopicCommand)
-    assert recalled == (request if is_logged else None), f"recalled {recalled} for {request}"
-    assert not (is_logged and request.validate_only), f"a dry run was logged: {request}"
+    if records and isinstance(request, TopicCommand):
+        assert recalled == request, f"recalled {recalled} for {request}"
+        assert not request.validate_only, f"a dry run was logged: {request}"
+    else:
+        assert recalled is None, f"recalled {recalled} for {request}"
 
 
 def _check_life_cycles(rig: Rig, printed: str) -> None:

@@ -32,7 +32,7 @@ REJECTED = f"""
 --http TAKEN                              | cannot listen on TAKEN (--http): the address is in use; give another one
 --http 0.0.0.0:0                          | HTTP would listen on 0.0.0.0, open to other machines without authentication
 --kafka= --set listeners=SSL://127.0.0.1:0 | topicwright: listener SSL speaks SSL, which needs ssl.keystore.location
---set listeners=SSL://127.0.0.1:0 | given by --kafka or by listeners, not by both
+--set listeners=SSL://127.0.0.1:0 | give either --kafka or the setting listeners
 --config missing.properties               | missing.properties
 --set num.partitons=3                     | num.partitons (--set): did you mean num.partitions?
 --set num.partitions=0                    | num.partitions=0 (--set) is not allowed
