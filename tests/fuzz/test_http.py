@@ -1,4 +1,4 @@
-"""Some hundred fuzzed HTTP requests; FUZZ_SEED repeats a failure. `python -m tests.fuzz.http_door` goes on for hours."""
+"""Some hundred fuzzed HTTP requests; FUZZ_SEED repeats a failure. Endless: `python -m tests.fuzz.http_door`."""
 
 from __future__ import annotations
 
