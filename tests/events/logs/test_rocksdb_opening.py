@@ -19,8 +19,6 @@ from events.logs.log import (
     LogError,
     LogFromNewerVersion,
     LogLocked,
-    LogNotAFolder,
-    LogOfAnotherCluster,
     LogWriteError,
 )
 from events.logs.rocksdb_log import RocksDbLog
@@ -53,26 +51,6 @@ def test_a_new_folder_takes_the_cluster_id_it_is_given(folder: Path) -> None:
     log.close()
 
 
-def test_another_clusters_log_is_refused(folder: Path) -> None:
-    open_log(folder, cluster_id="theirs").close()
-    with pytest.raises(
-        LogOfAnotherCluster, match=r"log holds the log of cluster theirs, not of mine: set cluster\.id=t"
-    ) as e:
-        open_log(folder, cluster_id="mine")
-    assert (e.value.expected, e.value.found) == ("mine", "theirs")
-    log = open_log(folder, cluster_id="theirs")
-    assert log.cluster_id == "theirs", "a refused opening leaves nothing locked"
-    log.close()
-
-
-def test_a_newer_event_version_is_refused(folder: Path) -> None:
-    open_log(folder, event_version=1).close()
-    open_log(folder, event_version=3).close()
-    with pytest.raises(LogFromNewerVersion, match=r"event version 3; this one reads up to format 1, event version 2"):
-        open_log(folder, event_version=2)
-    open_log(folder, event_version=3).close()
-
-
 def test_a_newer_format_is_refused(folder: Path) -> None:
     open_log(folder).close()
     database = Rdict(str(folder), Options(raw_mode=True))
@@ -88,33 +66,6 @@ def test_a_log_open_in_this_process_is_locked(folder: Path, log: RocksDbLog) -> 
     with pytest.raises(LogLocked, match="one process writes a log"):
         open_log(folder)
     assert log.write(counted(0)) == 0
-
-
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux shows who holds a lock")
-def test_a_log_open_in_another_process_is_locked_and_names_it(folder: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log;"
-        "log = open_log(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read(); log.close()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
-        with pytest.raises(LogLocked, match=rf"open in process {other.pid}, and one process writes") as locked:
-            open_log(folder)
-        assert locked.value.pid == other.pid
-        other.communicate()
-    open_log(folder).close()
-
-
-def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("not a log")
-    for path in (file, file / "log"):
-        with pytest.raises(LogNotAFolder, match="is not a folder"):
-            open_log(path)
-    assert file.read_text() == "not a log"
 
 
 @pytest.fixture
