@@ -38,6 +38,19 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def _backup(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backup") / "backup"
+    assert main(["backup", str(folder), "--data", str(day)]) == 0
+    return folder
+
+
+@pytest.fixture
+def place(_backup: Path, tmp_path: Path) -> Path:
+    """A backup of that log."""
+    return Path(shutil.copytree(_backup, tmp_path / "backup"))
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Printed:
     """Runs a command that ends with an exit code, 0 by default; what it prints."""
@@ -87,9 +100,10 @@ def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, run: Print
 
 
 @pytest.mark.parametrize("at", [0, 1, 100, 101, 250])
-def test_a_moment_is_recovered_to_the_end_of_its_command(day: Path, tmp_path: Path, at: int, run: Printed) -> None:
-    run("backup", tmp_path / "backup", "--data", day)
-    run("recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", at)
+def test_a_moment_is_recovered_to_the_end_of_its_command(
+    day: Path, place: Path, tmp_path: Path, at: int, run: Printed
+) -> None:
+    run("recover", place, "--data", tmp_path / "again", "--at", at)
     events, _ = state_of(tmp_path / "again")
     before, _ = state_of(day)
     assert events == before[: len(events)]
@@ -98,11 +112,10 @@ def test_a_moment_is_recovered_to_the_end_of_its_command(day: Path, tmp_path: Pa
     assert len(events) > at
 
 
-def test_a_time_is_recovered(day: Path, tmp_path: Path, run: Printed) -> None:
-    run("backup", tmp_path / "backup", "--data", day)
+def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
         at_ms = decode_event(200, log.read_one(200)).at_ms
-    run("recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", f"{at_ms}ms")
+    run("recover", place, "--data", tmp_path / "again", "--at", f"{at_ms}ms")
     with closing(open_log(tmp_path / "again")) as log:
         assert decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms <= at_ms
         assert log.next_offset > 200
@@ -122,9 +135,7 @@ def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovere
         assert archive_status(log).url == "", "what is recovered archives nowhere yet"
 
 
-def test_verify_reads_a_backup(day: Path, tmp_path: Path, run: Printed) -> None:
-    place = tmp_path / "backup"
-    run("backup", place, "--data", day)
+def test_verify_reads_a_backup(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
         size, root = head_of(log)
         _, older = head_of(log, 123)
@@ -224,23 +235,19 @@ def _other_times(place: Path) -> None:
     ],
 )
 def test_verify_finds_what_was_changed_in_a_backup(
-    day: Path,
-    tmp_path: Path,
+    place: Path,
     run: Printed,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path], None],
     says: str,
 ) -> None:
     monkeypatch.setattr(segment, "UNPACKED_BYTES_MAX", 1 << 20)
-    run("backup", tmp_path / "backup", "--data", day)
-    change(tmp_path / "backup")
-    assert says in run("verify", tmp_path / "backup", code=1)
+    change(place)
+    assert says in run("verify", place, code=1)
 
 
 @pytest.mark.parametrize("name", ["archive.json", "manifests", "events", "index"])
-def test_a_backup_has_regular_files_alone(name: str, day: Path, tmp_path: Path, run: Printed) -> None:
-    place = tmp_path / "backup"
-    run("backup", place, "--data", day)
+def test_a_backup_has_regular_files_alone(name: str, place: Path, tmp_path: Path, run: Printed) -> None:
     one = place / name if name.endswith("json") else next((place / name).iterdir())
     one.unlink()
     os.mkfifo(one)
@@ -262,9 +269,7 @@ def test_a_log_has_regular_files_alone(pattern: str, day: Path, tmp_path: Path, 
         assert "is not a regular file" in run("backup", tmp_path / "backup", "--data", folder, code=2)
 
 
-def test_a_manifest_without_end_is_not_read(day: Path, tmp_path: Path, run: Printed) -> None:
-    place = tmp_path / "backup"
-    run("backup", place, "--data", day)
+def test_a_manifest_without_end_is_not_read(place: Path, tmp_path: Path, run: Printed) -> None:
     os.truncate(place / "archive.json", 1 << 29)
     said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "archive.json has 536870912 bytes; allowed: 2097152" in said
@@ -329,9 +334,9 @@ def _forge(place: Path) -> None:
         (lambda place: (place / "archive.json").unlink(), "holds no archive"),
     ],
 )
-def test_what_was_changed_is_not_recovered(change: object, said: str, day: Path, tmp_path: Path, run: Printed) -> None:
-    place = tmp_path / "backup"
-    run("backup", place, "--data", day)
+def test_what_was_changed_is_not_recovered(
+    change: object, said: str, day: Path, place: Path, tmp_path: Path, run: Printed
+) -> None:
     assert callable(change)
     change(place)
     assert said in run("recover", place, "--data", tmp_path / "again", code=2)
@@ -351,42 +356,37 @@ backup {place} --data {place}               | holds no log
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_what_is_wrong_is_said(line: str, day: Path, tmp_path: Path, run: Printed) -> None:
-    place = tmp_path / "backup"
-    run("backup", place, "--data", day)
+def test_what_is_wrong_is_said(line: str, day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
     assert said.strip() in run(*arguments, code=2)
 
 
-def test_two_recover_to_one_folder_one_after_the_other(day: Path, tmp_path: Path, run: Printed) -> None:
-    run("backup", tmp_path / "backup", "--data", day)
+def test_two_recover_to_one_folder_one_after_the_other(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
     (tmp_path / "again.unfinished" / MARK).touch()
     other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
-    said = run("recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "again: wait for it, or name another folder" in said
     assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
     os.close(other)
-    run("recover", tmp_path / "backup", "--data", tmp_path / "again")
+    run("recover", place, "--data", tmp_path / "again")
     assert state_of(tmp_path / "again") == state_of(day)
 
 
-def test_recover_replaces_what_a_killed_recover_left(day: Path, tmp_path: Path, run: Printed) -> None:
-    run("backup", tmp_path / "backup", "--data", day)
+def test_recover_replaces_what_a_killed_recover_left(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     left = tmp_path / "again.unfinished"
     with closing(open_log(left / "log")) as log:
         log.write(Commit([Entry(b"half")]))
     (left / MARK).touch()
-    run("recover", tmp_path / "backup", "--data", tmp_path / "again")
+    run("recover", place, "--data", tmp_path / "again")
     assert state_of(tmp_path / "again") == state_of(day)
     assert not left.exists()
 
 
 @pytest.mark.parametrize("how", ["folder", "link", "link inside"])
-def test_recover_removes_nothing_that_it_did_not_make(how: str, day: Path, tmp_path: Path, run: Printed) -> None:
-    run("backup", tmp_path / "backup", "--data", day)
+def test_recover_removes_nothing_that_it_did_not_make(how: str, place: Path, tmp_path: Path, run: Printed) -> None:
     notes, left = tmp_path / "notes", tmp_path / "again.unfinished"
     notes.mkdir()
     (notes / "notes.txt").write_text("mine")
@@ -398,7 +398,7 @@ def test_recover_removes_nothing_that_it_did_not_make(how: str, day: Path, tmp_p
         left.mkdir()
         (left / MARK).touch()
         (left / "log").symlink_to(notes)
-    said = run("recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "again.unfinished" in said or "symbolic link" in said
     assert (notes / "notes.txt").read_text() == "mine"
     assert not (tmp_path / "again").exists()

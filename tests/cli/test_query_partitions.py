@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,24 @@ PARTITIONS = 3
 NAMES = [f"topic.{number}" for number in range(9)]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What a worker leaves that has owned every partition."""
+@pytest.fixture(scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("worker")
     for number in range(PARTITIONS):
-        state = PartitionState.open(tmp_path, number, cluster_id="c", topic_id="t")
+        state = PartitionState.open(folder, number, cluster_id="c", topic_id="t")
         worker = Writing(state)
         worker.fence()
         worker.decide(*joined(1))
         worker.decide(*(create(name, timeout_ms=0) for name in NAMES if _partition(name) == number))
         state.commit()
         state.close()
-    return tmp_path
+    return folder
+
+
+@pytest.fixture
+def folder(_folder: Path, tmp_path: Path) -> Path:
+    """What a worker leaves that has owned every partition."""
+    return Path(shutil.copytree(_folder, tmp_path / "worker"))
 
 
 def _partition(name: str) -> int:
