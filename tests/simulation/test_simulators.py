@@ -39,7 +39,7 @@ REACHED = {
 """Faults that happen and answers that are given: a simulator without them would find nothing."""
 ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
 FOUND_AFTER = {bug: int(seeds) for bug, seeds in ROW.findall((ROOT / "docs/testing.md").read_text())}
-SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 10, "quorum": 400}
+SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 40, "quorum": 400}
 
 
 @pytest.mark.parametrize("name", SIMULATORS)
