@@ -39,7 +39,7 @@ def test_all_files_of_a_running_service(tmp_path: Path, capsys: pytest.CaptureFi
     with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}) as process:
         process.wait_for_line("^ready ", within_s=240)
         assert readable(data) == []
-        assert process.stop(within_s=120) == 0
+        assert process.stop(within_s=240) == 0
     assert (data / "CURRENT").is_file()
     assert readable(data) == []
     assert "others can read" not in process.output

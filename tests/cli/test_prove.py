@@ -376,18 +376,18 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Topicwri
     with topicwright(folder, {"log.signing.key.location": str(private), "log.signing.interval.ms": "50"}) as one:
         for number in range(40):
             body = json.dumps({"name": f"pay.t{number}"}).encode()
-            urllib.request.urlopen(f"http://{one.http}/v1/topics", body, timeout=60).close()
+            urllib.request.urlopen(f"http://{one.http}/v1/topics", body, timeout=240).close()
         yield one, public
 
 
 def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicwright, Path], tmp_path: Path) -> None:
     one, public = serving
-    with urllib.request.urlopen(f"http://{one.http}/v1/log/head", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{one.http}/v1/log/head", timeout=240) as answer:
         kept = tmp_path / "kept.json"
         kept.write_bytes(answer.read())
     proof = proof_of(run, tmp_path, "pay.t7", "--http", one.http)
     assert run("verify", proof, "--key", public).code == by_itself(proof, "--key", public).returncode == 0
-    urllib.request.urlopen(f"http://{one.http}/v1/topics", b'{"name": "one.more"}', timeout=60).close()
+    urllib.request.urlopen(f"http://{one.http}/v1/topics", b'{"name": "one.more"}', timeout=240).close()
     outcome = run("verify", one.http, "--key", public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")
     assert "match the saved head; root " in outcome.out

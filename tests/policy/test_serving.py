@@ -102,7 +102,7 @@ def _answer(future: Future[None]) -> tuple[int, str]:
 
 
 def _verdict(server: Topicwright, topic: str, event: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=240) as answer:
         page = json.load(answer)
     (found,) = [one for one in page["events"] if one["type"] == event]
     verdict = found["fields"]["verdict"]

@@ -31,7 +31,7 @@ ROUNDS = 3
 
 def figure(server: Serving, name: str) -> int:
     """A gauge."""
-    with urllib.request.urlopen(f"http://{server.http}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{server.http}/metrics", timeout=240) as answer:
         lines = answer.read().decode().splitlines()
     return int(float(next(line for line in lines if line.startswith(f"topicwright_{name} ")).split()[1]))
 

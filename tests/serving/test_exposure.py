@@ -73,9 +73,9 @@ def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None
     with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
         process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
         process.wait_for_line(
-            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=60
+            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=240
         )
         process.wait_for_line(
-            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=60
+            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=240
         )
-        assert process.stop(within_s=120) == 0
+        assert process.stop(within_s=240) == 0

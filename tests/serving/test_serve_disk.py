@@ -79,7 +79,7 @@ def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], No
         wait_until(lambda: server.get("/health/ready")[0] == 200)
         assert created <= server.topics().keys(), "nothing answered is lost"
         created |= create_all(talk, "after")
-    assert server.process.stop(within_s=120) == 0
+    assert server.process.stop(within_s=240) == 0
     assert "storage failed" in server.process.output
     assert "storage recovered" in server.process.output
     return created

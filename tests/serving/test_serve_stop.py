@@ -40,7 +40,7 @@ def test_creates_that_wait_are_cut_off_and_end_at_the_next_start(tmp_path: Path)
         talk = Talk(server.kafka)
         talk.send_request(CREATE, 7, 1, create("waits", timeout_ms=60_000))
         wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
-        assert server.process.stop(within_s=120) == 0
+        assert server.process.stop(within_s=240) == 0
         with pytest.raises(ConnectionClosed):
             talk.read_response(CREATE, 7)
         talk.close()
@@ -84,7 +84,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path
             stuck.send_request(CREATE, 7, number, create(*(f"t{number}-{n}" for n in range(50)), timeout_ms=1))
         with Talk(server.kafka) as talk:
             assert codes(talk.call(CREATE, 7, create("other"))) == [0], "others are served meanwhile"
-        assert server.process.stop(within_s=120) == 0
+        assert server.process.stop(within_s=240) == 0
         stuck.close()
     check_log(tmp_path / "data")
 
