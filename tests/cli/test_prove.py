@@ -13,8 +13,9 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -196,7 +197,7 @@ proof["head"]["at_ms"] += 1
 proof["head"]["log"] = "another"
 proof["head"]["signature"] = "A" * 86 + "=="
 del proof["head"]["signature"]
-proof["head"] = msgspec.to_builtins(ANOTHER.signed(msgspec.convert(proof["head"], Head, strict=False)))
+proof["head"] = signed_by_another(proof["head"])
 del proof["events"][0]["value"]
 proof["events"] = []
 proof["events"][1] = proof["events"][0]
@@ -205,14 +206,20 @@ proof["format"] = "topicwright proof 2"
 proof["head"]["at_ms"] = str(proof["head"]["at_ms"])
 proof["events"][0]["path"] = dict.fromkeys(proof["events"][0]["path"])
 """
-ANOTHER = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+"""Statements that change a proof."""
+
+
+def signed_by_another(head: dict[str, Any]) -> Any:
+    """The same head with the signature of another key."""
+    another = HeadSigner(Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+    return msgspec.to_builtins(another.signed(msgspec.convert(head, Head, strict=False)))
 
 
 @pytest.mark.parametrize("change", CHANGES.strip().splitlines())
 def test_a_proof_that_was_changed_does_not_hold(run: Run, stopped: Stopped, tmp_path: Path, change: str) -> None:
     file = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
     proof = json.loads(file.read_text())
-    exec(change, globals(), {"proof": proof})
+    exec(change, {"proof": proof, "signed_by_another": signed_by_another})
     file.write_text(json.dumps(proof))
     assert run("verify", file, "--key", stopped.public).code == 1
     alone = by_itself(file, "--key", stopped.public)
