@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -75,6 +76,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         yield {**names, "TAKEN": f"127.0.0.1:{taken.getsockname()[1]}"}
 
 
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """What a start sets up for the whole process is as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("line", REJECTED.strip().splitlines())
 def test_a_start_is_rejected(
