@@ -32,8 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep Hypothesis' folder in one place, wherever a test changes to or starts a process: kio imports Hypothesis if
     it is there, and that alone makes a folder. And let kafka-python be imported: it reads its message schemas in a
     way that Python 3.11 warns of."""
-    hypothesis.settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    hypothesis.settings.load_profile("timeless")  # how long an example takes depends on what else the machine does
+    slow = [HealthCheck.too_slow]  # how long an example takes depends on what else the machine does
+    hypothesis.settings.register_profile("timeless", deadline=None, max_examples=50, suppress_health_check=slow)
+    hypothesis.settings.load_profile("timeless")
     home = str(ROOT / ".hypothesis")
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home

@@ -25,12 +25,13 @@ SECRET = bytes(range(32))
 SCRAM = "SCRAM-SHA-256"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """carol and dave have a password in it; of dave there is a SCRAM credential too."""
+    path = tmp_path_factory.mktemp("users") / "users"
     for name in ("carol", "dave"):
-        set_password(tmp_path / "users", name, f"{name}-right")
-    return tmp_path / "users"
+        set_password(path, name, f"{name}-right")
+    return path
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ STEPS = (
 
 
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
-    done = subprocess.run([TOPICWRIGHT, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([TOPICWRIGHT, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     at = 0
     for step in STEPS:

@@ -104,7 +104,7 @@ def commits_of(records: list[Recorded], of_each: int = 1) -> Iterator[list[Recor
 
 
 @drawn(walks(60), st.integers(1, 12), st.integers(1, 4))
-@hypothesis_settings(max_examples=60, deadline=None)
+@hypothesis_settings(max_examples=25, deadline=None)
 def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: int, of_each: int) -> None:
     records = list(walked(walk).log)
     plain = query_of(records)
@@ -132,7 +132,7 @@ def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: i
 
 
 @drawn(walks(60), st.integers(2, 12))
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=25, deadline=None)
 def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
     records = list(walked(walk).log)
     with kept(interval) as one:
@@ -147,7 +147,7 @@ def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
 
 
 @drawn(walks(60), st.lists(st.integers(1, 200), min_size=1, max_size=5))
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=25, deadline=None)
 def test_refolding_ends_where_commands_do(walk: Walk, ends: list[int]) -> None:
     records = list(walked(walk).log)
     with kept() as one:

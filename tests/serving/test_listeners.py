@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.catalog import Endpoint
 from tests.security.certificates import Authority
 from tests.security.service import Secured, secured
-from tests.support.topicwright import COMMAND
 from tests.support.wire import Wire
 
 DEFAULT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
@@ -109,25 +107,13 @@ def test_http_on_tls_needs_a_key(files: dict[str, str]) -> None:
         http_tls(loaded("http.security.protocol=SSL", files))
 
 
-def test_a_start_that_cannot_be(tmp_path: Path) -> None:
-    argv: list[str | Path] = [COMMAND, "serve", "--data", tmp_path / "data", "--set", "listeners=SSL://127.0.0.1:0"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "topicwright: listener SSL speaks SSL, which needs ssl.keystore.location\n"
-    assert not (tmp_path / "data").exists(), "nothing was begun"
-    both = [*argv, "--kafka", "127.0.0.1:0"]
-    done = subprocess.run(both, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "give either --kafka or the setting listeners" in done.stderr
-
-
 # SIGHUP.
 
 
 def _reload(service: Secured, *events: str) -> None:
     service.process.popen.send_signal(signal.SIGHUP)
     for event in events:
-        service.process.wait_for_line(event, within_s=120)
+        service.process.wait_for_line(event, within_s=240)
 
 
 def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
@@ -147,10 +133,10 @@ def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
         assert living.call("Metadata", 1, topics=None)["brokers"], "who is connected stays"
         properties = service.client_properties("SASL_SSL", "PLAIN", "frank", "frank-secret")
         frank = AdminClient({**properties, "ssl.ca.location": str(new.file)})
-        assert frank.list_topics(timeout=60).brokers
+        assert frank.list_topics(timeout=240).brokers
         service.authority.file.write_bytes(new.file.read_bytes())
         assert service.get("/health/live")["status"] == "live", "HTTP shows the new certificate too"
         service.users_file.write_text("nonsense\n")
         _reload(service, '"event":"reload failed"')
         again = AdminClient({**properties, "ssl.ca.location": str(new.file)})
-        assert again.list_topics(timeout=60).brokers, "what cannot be read changes nothing"
+        assert again.list_topics(timeout=240).brokers, "what cannot be read changes nothing"
