@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from projections.replay.spark.session import spark_session
 from projections.replay.spark.source import TopicwrightSource
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT, spark_java_options
 from tests.support.topicwright import Topicwright, topicwright
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
     os.environ["SPARK_SUBMIT_OPTS"] = spark_java_options()  # of every Spark that a test starts
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process that a test starts would compile everything again
+    sys.dont_write_bytecode = False
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
@@ -76,8 +79,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka44(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself."""
-    with reference_kafka(tmp_path_factory.mktemp("kafka44") / "kafka") as kafka:
+    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself. It has
+    transactions, and groups with short sessions, so that failovers do not take long. Topics of a test have names of
+    their own."""
+    folder = tmp_path_factory.mktemp("kafka44") / "kafka"
+    with reference_kafka(folder, group_min_session_timeout_ms="1000", **TRANSACTIONS) as kafka:
         yield kafka
 
 

@@ -50,9 +50,7 @@ public final class Poll {
         List<Poll> polling = new ArrayList<>(all);
         long until = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
         do polling.removeIf(each -> !each.poll()); while (System.nanoTime() < until && !polling.isEmpty());
-        for (Poll each : all) {
-            each.consumer.close();
-            System.out.println(each.outcome);
-        }
+        for (Poll each : all) each.consumer.close();
+        for (Poll each : all) System.out.println(each.outcome);
     }
 }
