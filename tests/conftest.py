@@ -105,11 +105,10 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def gateway_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """One of two gateways, with two workers behind them, over the real Kafka; simulated brokers and settings as
-    above."""
+    """One of two gateways, with a worker behind them, over the real Kafka; simulated brokers and settings as above."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, gateways=2) as running:
+    with stream(folder, kafka44.bootstrap, "auto", settings, gateways=2) as running:
         yield running.gateways[0]
 
 
