@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support import tools
 from tests.support.kafka_tools import kafka_tools
+from tests.support.real_brokers import until
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
-POLL_S = 1
-CREATED_WITHIN_S = 240
-POLL_S_MAX = 60
-"""How long a consumer polls where poll must throw, and thereby end it."""
+SHORTLY_S, CREATED_WITHIN_S = 2, 240
+"""How long consumers poll where nothing is to happen, and where the topic is to be created, which ends it."""
 
 Wanted = tuple[str, bool]
 """A topic, and whether its consumer allows that it is created."""
@@ -33,20 +33,19 @@ def exists(address: str, topic: str) -> bool:
     return code == 0
 
 
-def poll_java(version: str, address: str, *topics: Wanted, seconds: int = POLL_S) -> list[str]:
-    """What Java consumers say after polling a while: `polled`, or what poll threw."""
+def poll_java(version: str, address: str, *topics: Wanted, seconds: int) -> list[str]:
+    """What Java consumers say after polling until topics are created: `polled`, or what poll threw."""
     words = [f"{topic}={str(allow).lower()}" for topic, allow in topics]
-    java = kafka_tools(version)
-    return java.output("Poll", address, str(seconds), *words).splitlines()[-len(topics) :]
+    return kafka_tools(version).output("Poll", address, str(seconds), *words).splitlines()[-len(topics) :]
 
 
-def poll_librdkafka(address: str, *topics: Wanted) -> None:
-    """Have consumers poll a while, in turn."""
+def poll_librdkafka(address: str, *topics: Wanted, seconds: int) -> None:
+    """The same, by librdkafka."""
     consumers = [_consumer(address, *each) for each in topics]
-    ends_at = time.monotonic() + POLL_S
-    while time.monotonic() < ends_at:
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at and not all(exists(address, topic) for topic, allow in topics if allow):
         for each in consumers:
-            each.poll(0.05)
+            each.poll(0.1)
     for each in consumers:
         each.close()
 
@@ -68,31 +67,24 @@ def _consumer(address: str, topic: str, allow: bool) -> Consumer:
 
 
 CONSUMERS: dict[str, Callable[..., object]] = {
-    "java": lambda *words: poll_java(tools.KAFKA_SERVER, *words),
-    "older java": lambda *words: poll_java(tools.KAFKA_CLIENT_CONSUMER, *words),
+    "java": partial(poll_java, tools.KAFKA_SERVER),
+    "older java": partial(poll_java, tools.KAFKA_CLIENT_CONSUMER),
     "librdkafka": poll_librdkafka,
 }
 every_consumer = pytest.mark.parametrize("consumer", CONSUMERS)
 
 
-def until_created(created: Callable[[], bool], poll: Callable[[], object]) -> None:
-    """Poll as often as a busy machine needs."""
-    deadline = time.monotonic() + CREATED_WITHIN_S
-    while not created():
-        assert time.monotonic() < deadline, "it is never created"
-        poll()
-
-
 @every_consumer
 def test_a_topic_is_created_for_a_consumer_that_allows_it(consumer: str, bootstrap: str, topic: str) -> None:
-    topics = (f"{topic}-allowed", True), (f"{topic}-forbidden", False)
-    until_created(lambda: exists(bootstrap, topics[0][0]), lambda: CONSUMERS[consumer](bootstrap, *topics))
-    assert not exists(bootstrap, topics[1][0])
+    allowed, forbidden = f"{topic}-allowed", f"{topic}-forbidden"
+    CONSUMERS[consumer](bootstrap, (allowed, True), (forbidden, False), seconds=CREATED_WITHIN_S)
+    until(lambda: exists(bootstrap, allowed), CREATED_WITHIN_S, "the topic is created")
+    assert not exists(bootstrap, forbidden)
 
 
 @every_consumer
 def test_no_topic_is_created_where_the_cluster_forbids(consumer: str, forbidding: Topicwright, topic: str) -> None:
-    CONSUMERS[consumer](forbidding.kafka, (topic, True))
+    CONSUMERS[consumer](forbidding.kafka, (topic, True), seconds=SHORTLY_S)
     assert not exists(forbidding.kafka, topic)
 
 
@@ -107,14 +99,13 @@ def old_metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER])
 def test_java_consumers_at_an_old_server(version: str, old_metadata: str, topic: str) -> None:
     """One that forbids cannot say so in Metadata v3, and fails instead of having the topic created."""
-    (outcome,) = poll_java(version, old_metadata, (topic, False), seconds=POLL_S_MAX)
+    (outcome,) = poll_java(version, old_metadata, (topic, False), seconds=CREATED_WITHIN_S)
     refusals = "UnsupportedVersionException: ", "UnsupportedProtocolFieldException: "  # which 4.4 has for it
     assert outcome.startswith(refusals), outcome
     assert "allowAutoTopicCreation" in outcome
     assert not exists_by_old_metadata(old_metadata, topic)
-    until_created(
-        lambda: exists_by_old_metadata(old_metadata, topic), lambda: poll_java(version, old_metadata, (topic, True))
-    )
+    poll_java(version, old_metadata, (topic, True), seconds=CREATED_WITHIN_S)
+    assert exists_by_old_metadata(old_metadata, topic)
 
 
 def exists_by_old_metadata(address: str, topic: str) -> bool:

@@ -111,7 +111,7 @@ def _is_restored(one: Stream, answers: dict[str, int], *folders: str) -> None:
     before = events_of(data)
     code, said = _restore(one, *folders)
     assert code == 0, said
-    assert f"partition 1: {len(before[1])} events of " in said
+    assert f"partition 1: {len(before[1])} events from " in said
     worker, gateway = again(one)
     for process in (worker, gateway):
         ready = process.wait_for_line(r"^ready (?:kafka=(\S+) )?http=", within_s=240)
