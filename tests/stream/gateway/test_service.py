@@ -88,7 +88,7 @@ def until(what: str, reached: Callable[[], bool]) -> None:
 
 def refused(*words: str | Path) -> str:
     """What a gateway prints that does not start."""
-    argv = [COMMAND, "gateway", *map(str, words)]
+    argv: list[str | Path] = [COMMAND, "gateway", *words]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2, done
     return done.stderr
