@@ -185,7 +185,7 @@ def test_a_handback_clears_the_limits_of_departed_controllers(
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     for to in (back, tmp_path / "again"):
         assert main(["handback", "--to", str(to), "--data", data]) == 0
-    assert capsys.readouterr().out.count("block no upgrade any more: 3009\n") == 1, "the second finds nothing to free"
+    assert capsys.readouterr().out.count("no longer block upgrades: 3009\n") == 1, "the second finds nothing to free"
     found = read_registered(opened(back).since_snapshot(log.end + 3))
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 

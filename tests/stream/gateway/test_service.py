@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urljoin
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
@@ -150,7 +150,8 @@ def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
         links |= {link for link in found_here if "paged.a" in link or request in link or "/log/" in link}
     assert {f"/v1/log/head?partition={number}" for number in range(4)} <= links
     for link in sorted(links):
-        page(gateway, link.partition("#")[0])
+        if parse_qs(urlsplit(link).query).get("at", [at])[0] >= at:  # a link to some minutes ago may be to before it
+            page(gateway, link.partition("#")[0])
 
 
 def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:

@@ -109,7 +109,7 @@ def test_a_tail_that_was_not_flushed_is_cut_at_any_byte(tmp_path: Path, rest: by
         whole = list(_whole(data[:cut] + rest))
         end = whole[-1].last_offset + 1 if whole else 0
         if end < flushed:
-            with pytest.raises(LogCorrupted, match=r"0\.log, byte \d+.*it was flushed"):
+            with pytest.raises(LogCorrupted, match=r"0\.log, byte \d+.*flushed data is damaged"):
                 opened(folder)
         else:
             again = opened(folder)
@@ -155,7 +155,7 @@ def test_a_segment_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(LogCorrupted, match="offsets 2 to 4 are missing"):
         opened(tmp_path, segment_bytes=200)
     (tmp_path / PARTITION / f"{0:020d}.log").unlink()
-    with pytest.raises(LogCorrupted, match="begins at offset 4, without a snapshot"):
+    with pytest.raises(LogCorrupted, match="begins at offset 4, and has no snapshot"):
         opened(tmp_path, segment_bytes=200)
 
 
