@@ -78,8 +78,10 @@ def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, server: T
 def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
-    found = until(lambda: seen(server, f"/v1/topics/{name}"))
-    assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
+    until(
+        lambda: seen(server, f"/v1/topics/{name}"),
+        lambda topic: topic and (topic["status"], topic["configs"]) == ("ready", {"retention.ms": "60000"}),
+    )
     there.create_partitions([NewPartitions(name, 3)])[name].result(30)
     until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
     step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
