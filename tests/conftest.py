@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from projections.replay.spark.session import spark_session
 from projections.replay.spark.source import TopicwrightSource
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT, spark_java_options
 from tests.support.topicwright import Topicwright, topicwright
@@ -80,8 +80,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka44(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself."""
-    with reference_kafka(tmp_path_factory.mktemp("kafka44") / "kafka") as kafka:
+    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself. It has
+    transactions, and groups with short sessions, so that failovers do not take long. Topics of a test have names of
+    their own."""
+    folder = tmp_path_factory.mktemp("kafka44") / "kafka"
+    with reference_kafka(folder, group_min_session_timeout_ms="1000", **TRANSACTIONS) as kafka:
         yield kafka
 
 
@@ -103,11 +106,10 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def gateway_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """One of two gateways, with two workers behind them, over the real Kafka; simulated brokers and settings as
-    above."""
+    """One of two gateways, with a worker behind them, over the real Kafka; simulated brokers and settings as above."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, gateways=2) as running:
+    with stream(folder, kafka44.bootstrap, "auto", settings, gateways=2) as running:
         yield running.gateways[0]
 
 

@@ -16,7 +16,7 @@ from events.logs.archive.manifest import archive_status, manifests_of
 from events.logs.archive.store import ArchiveStore, Folder
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
-from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
+from tests.stream.worker.test_partition_history import Partitions, state_of
 
 LATER_MS = 10**15
 
@@ -41,8 +41,10 @@ async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -
     return one
 
 
-async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(
+    partitions: Partitions, made_bases: Partitions
+) -> None:
+    partitions.begin_as(made_bases)
     folder = partitions.folder / "archive"
     for one in folder.glob("*/requests/*"):
         one.with_name(f"{one.name[:21]}0 copy.index").write_bytes(b"somebody's")
@@ -96,8 +98,8 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     gateway.close()
 
 
-async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     with closing(partitions.gateway("gateway", archive=False)) as gateway:
         await drop(gateway, partitions.archive(0), kept_ms=-1)
         assert list(manifests_of(gateway.log))

@@ -57,12 +57,12 @@ def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
             time.sleep(0.1)
 
 
-def test_created_topics_pass_the_checks(stream_kafka: ReferenceKafka, wanted: RequiredTopics) -> None:
-    made = prepared(stream_kafka, wanted)
+def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: RequiredTopics) -> None:
+    made = prepared(kafka44, wanted)
     assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
-    assert prepared(stream_kafka, wanted) == made, "and again: nothing is made twice"
+    assert prepared(kafka44, wanted) == made, "and again: nothing is made twice"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
-        prepared(stream_kafka, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
+        prepared(kafka44, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def test_created_topics_pass_the_checks(stream_kafka: ReferenceKafka, wanted: Re
     ],
 )
 def test_mismatching_topics_are_rejected(
-    stream_kafka: ReferenceKafka,
+    kafka44: ReferenceKafka,
     wanted: RequiredTopics,
     commands: tuple[int, int, dict[str, str]],
     events: tuple[int, int, dict[str, str]],
     says: str,
 ) -> None:
-    make(stream_kafka, wanted.commands, *commands)
-    make(stream_kafka, wanted.events, *events)
+    make(kafka44, wanted.commands, *commands)
+    make(kafka44, wanted.events, *events)
     with pytest.raises(TopicsMismatch, match=re.escape(says)):
-        prepared(stream_kafka, wanted)
+        prepared(kafka44, wanted)
 
 
 @pytest.fixture

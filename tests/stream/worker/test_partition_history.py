@@ -4,6 +4,7 @@ everything; whoever owns the partition next goes on; what is damaged, missing or
 from __future__ import annotations
 
 import asyncio
+import copy
 import shutil
 import threading
 from collections.abc import Callable
@@ -57,6 +58,11 @@ class Partitions:
         found = archive_store(self.settings, partition)
         assert found is not None
         return found
+
+    def begin_as(self, other: Partitions) -> None:
+        """With copies of its topics and its archive."""
+        shutil.copytree(other.folder / "archive", self.folder / "archive")
+        self.kafka = copy.deepcopy(other.kafka)
 
     def place(self, partition: int = 0) -> Folder:
         return Folder(self.folder / "archive" / f"partition-{partition:05}")
@@ -243,8 +249,8 @@ async def two_bases(partitions: Partitions) -> None:
             thread.join(60)  # what it is putting is there, or not at all
 
 
-async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_damaged_bases_are_skipped(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     kept = partitions.folder / "kept"
     with closing(partitions.gateway("whole", archive=False)) as whole:
         place = partitions.folder / "archive" / "partition-00000"
@@ -265,8 +271,8 @@ async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
             assert state_of(one.log) == state_of(whole.log)
 
 
-async def test_deleted_first_records_need_a_base(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_deleted_first_records_need_a_base(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
     with closing(partitions.gateway("behind", archive=False)):
         pass
@@ -295,8 +301,10 @@ async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base
 
 
 @pytest.mark.parametrize("changed", [{"cluster_id": "cluster-2"}, {"topic_id": "events-2"}])
-async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partitions, changed: dict[str, str]) -> None:
-    await two_bases(partitions)
+async def test_a_base_of_another_cluster_or_topic_is_refused(
+    partitions: Partitions, made_bases: Partitions, changed: dict[str, str]
+) -> None:
+    partitions.begin_as(made_bases)
     newest = partitions.newest()
     assert newest is not None
     write_object(partitions.place(), newest.name, replace(newest, **changed))
@@ -306,8 +314,10 @@ async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partiti
         assert partitions.began_at == 0
 
 
-async def test_an_empty_gateway_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_an_empty_gateway_has_the_snapshots_of_who_archives(
+    partitions: Partitions, made_bases: Partitions
+) -> None:
+    partitions.begin_as(made_bases)
     place = partitions.folder / "archive" / "partition-00000" / "snapshots"
     put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
     assert len(put) > 1

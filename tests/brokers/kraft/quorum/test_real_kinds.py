@@ -32,8 +32,8 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
-from tests.support import tools
 from tests.support.churn import QUIET
+from tests.support.kafka_tools import kafka_tools
 from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
 from tests.support.quorum_faults import check_logs
 from tests.support.quorum_logs import image_at, records_at
@@ -192,10 +192,9 @@ def _producer(cluster: QuorumCluster) -> None:
 
 def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
     """The error that `kafka-cluster.sh` prints."""
-    words = ["org.apache.kafka.tools.ClusterTool", command, "--id", str(node_id), "--bootstrap-server"]
     to = f"127.0.0.1:{cluster.brokers[1].port}"
-    done = tools.run_quietly(tools.java_command(tools.server_classpath(), *words, to))
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    code, output = kafka_tools().run("kafka-cluster", command, "--id", str(node_id), "--bootstrap-server", to)
+    return "" if code == 0 else output
 
 
 def _controllers(cluster: QuorumCluster) -> None:

@@ -6,8 +6,9 @@ import java.util.Arrays;
 import java.util.Map;
 
 /**
- * Kafka's own command line tools in one JVM. A line in is a tool and its arguments, separated by tabs; what the tool
- * prints comes out, then a line "=== CODE" with its exit code.
+ * Kafka's own command line tools, and any other program, in one JVM. A line in is a tool or a class and its arguments,
+ * separated by tabs; what it prints comes out, then a line "=== CODE" with its exit code. Compiles against clients from
+ * 2.0 to 4.4.
  */
 public final class KafkaTools {
     private static final Map<String, String> TOOLS = Map.ofEntries(
@@ -45,9 +46,10 @@ public final class KafkaTools {
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split("\t");
             exitCode = null;
-            run(TOOLS.get(words[0]), Arrays.copyOfRange(words, 1, words.length));
+            run(words[0], Arrays.copyOfRange(words, 1, words.length));
             System.out.println("=== " + (exitCode == null ? 0 : exitCode));
         }
+        Runtime.getRuntime().halt(0);
     }
 
     private static void replaceExit() throws Exception {
@@ -61,9 +63,11 @@ public final class KafkaTools {
         exit.getMethod("setExitProcedure", procedure).invoke(null, instead);
     }
 
-    private static void run(String tool, String[] arguments) throws Exception {
+    private static void run(String name, String[] arguments) throws Exception {
+        String tool = TOOLS.get(name);
+        Class<?> program = tool == null ? Class.forName(name) : either("org.apache.kafka.tools." + tool, "kafka.admin." + tool);
         try {
-            either("org.apache.kafka.tools." + tool, "kafka.admin." + tool).getMethod("main", String[].class).invoke(null, (Object) arguments);
+            program.getMethod("main", String[].class).invoke(null, (Object) arguments);
         } catch (InvocationTargetException thrown) {
             if (!(thrown.getCause() instanceof Exited)) thrown.getCause().printStackTrace(System.out);
             if (exitCode == null) exitCode = 1;
