@@ -112,13 +112,13 @@ class _Allowance:
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
         self.lines = float(LINES_AT_ONCE)
-        self.left_out = 0
+        self.suppressed = 0
 
     def take(self, now_s: float) -> bool:
         self.lines = min(LINES_AT_ONCE, self.lines + (now_s - self.at_s) * LINES_PER_S)
         self.at_s = now_s
         if self.lines < 1:
-            self.left_out += 1
+            self.suppressed += 1
             return False
         self.lines -= 1
         return True
@@ -141,6 +141,6 @@ class LogLimits:
         for name, value in line.items():
             if isinstance(value, str) and len(value) > CHARACTERS_MAX and name != "trace":
                 line[name] = f"{value[:CHARACTERS_MAX]}… ({len(value)} characters)"
-        if allowance.left_out:
-            line["left_out"], allowance.left_out = allowance.left_out, 0
+        if allowance.suppressed:
+            line["suppressed"], allowance.suppressed = allowance.suppressed, 0
         return line

@@ -268,7 +268,7 @@ class Member:
                 snapshot.end_offset if snapshot else 0,
             ),
             (
-                "quorum_vetoed",
+                "quorum_cannot_lead",
                 "1 while the metadata log has unsupported records: this node will not lead.",
                 float(bool(self.replication.applier.unsupported)),
             ),
@@ -278,7 +278,7 @@ class Member:
                 float(self.node.quorum.full is not None),
             ),
             (
-                "quorum_unfolded",
+                "quorum_unsupported_records",
                 "1 while the metadata log has records that no snapshot can hold: it is retained in full.",
                 float(self._snapshotting.has_unsupported_records),
             ),

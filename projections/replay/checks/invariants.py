@@ -81,7 +81,7 @@ CHECKS: Mapping[str, str] = {
     "ready-is-true": "a topic becomes ready once, with live leaders, and known to every live broker",
     "cause-exists": "each event is caused by a command that leads to it, and that of a create by a recorded request",
 }
-"""Every check by name, with what it demands."""
+"""The requirement of each check, by its name."""
 
 SHARE_EVENTS = 250_000
 """About how many events a task checks at once."""
@@ -168,7 +168,7 @@ def _violation(row: Mapping[str, Any]) -> dict[str, Any]:
 def _table(found: Sequence[Found]) -> Table:
     counts = {one.check: many(one.times, "violation") for one in found}
     rows = [(check, counts.get(check, "ok"), demands) for check, demands in CHECKS.items()]
-    return Table(("CHECK", "FOUND", "WHAT IT DEMANDS"), rows)
+    return Table(("CHECK", "FOUND", "REQUIREMENT"), rows)
 
 
 def _lines(found: Sequence[Found], events: int, several: bool) -> Iterator[str]:

@@ -62,8 +62,8 @@ def attack(server: Topicwright, wire: Wire) -> None:
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a controller that unknown nodes attacked, and that was not ready without a leader: a Vote of a higher
-    epoch ends its leadership, and it starts an election after the election timeout."""
+    """The folder of a controller that unknown nodes attacked and that was not ready without a leader: a Vote of a
+    higher epoch ends its leadership, and it starts an election after the election timeout."""
     settings = {"controller.quorum.election.timeout.ms": "600000"}
     folder = tmp_path_factory.mktemp("attacked")
     with topicwright(folder, settings, brokers="kraft") as server, Wire(server.kafka) as wire:
