@@ -14,7 +14,7 @@ are assigned when an ACL is created and named when it is removed; both are store
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
@@ -34,6 +34,7 @@ CORDONED_SINCE: Final = 30
 UNCHANGED_LEADER: Final = -2
 
 BrokerEpochs = Mapping[BrokerId, int]
+T = TypeVar("T")
 
 
 def topic_records(
@@ -80,22 +81,8 @@ _STEPS: Final = ((1, 0), (1, 1))
 """The increments of partition epoch and leader epoch that one change may have."""
 
 
-def _values(partition: Partition) -> tuple[Any, ...]:
-    """The values of PARTITION_FIELDS, in that order."""
-    known = replica_metadata_of(partition)
-    directories = known.directories or (UNASSIGNED,) * len(partition.replicas)
-    replicas, isr = partition.replicas, partition.isr
-    return replicas, isr, known.removing, known.adding, directories, known.elr, known.last_known_elr
-
-
-def _changes(before: Partition, after: Partition) -> dict[str, Any]:
-    values = zip(PARTITION_FIELDS, _values(before), _values(after), strict=True)
-    return {name: new for name, old, new in values if old is not new and old != new}
-
-
-def _recovery_change(before: Partition, after: Partition) -> bool | None:
-    recovering = replica_metadata_of(after).recovering
-    return None if recovering == replica_metadata_of(before).recovering else recovering
+def _directories(partition: Partition) -> tuple[bytes, ...]:
+    return replica_metadata_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
 
 
 def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
@@ -103,22 +90,22 @@ def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
-    replicas, isr, removing, adding, directories, elr, last_known_elr = _values(partition)
+    known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
         partition_id=index,
         topic_id=topic_id,
-        replicas=replicas,
-        isr=isr,
-        removing_replicas=removing,
-        adding_replicas=adding,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=known.removing,
+        adding_replicas=known.adding,
         leader=partition.leader,
-        leader_recovery_state=int(replica_metadata_of(partition).recovering),
+        leader_recovery_state=int(known.recovering),
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        directories=directories,
-        eligible_leader_replicas=elr or None,
-        last_known_elr=last_known_elr or None,
+        directories=_directories(partition),
+        eligible_leader_replicas=known.elr or None,
+        last_known_elr=known.last_known_elr or None,
     )
 
 
@@ -159,18 +146,30 @@ def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, ids or ()))
 
 
-def _change_record(topic_id: TopicId, index: int, before: Partition, after: Partition, level: int) -> MetadataRecord:
+def _change_record(
+    topic_id: TopicId, index: int, before: Partition, after: Partition, level: int
+) -> kinds.PartitionChangeRecord:
     steps = _epoch_steps(before, after)
     assert steps in _STEPS, f"partition {index} goes from {before} to {after}, which is more than one record"
-    recovering = _recovery_change(before, after)
+    old, new = replica_metadata_of(before), replica_metadata_of(after)
     return kinds.PartitionChangeRecord(
         version=partition_record_version(level),
         partition_id=index,
         topic_id=topic_id,
+        isr=_changed(before.isr, after.isr),
         leader=after.leader if steps[1] else UNCHANGED_LEADER,
-        leader_recovery_state=-1 if recovering is None else int(recovering),
-        **_changes(before, after),
+        replicas=_changed(before.replicas, after.replicas),
+        removing_replicas=_changed(old.removing, new.removing),
+        adding_replicas=_changed(old.adding, new.adding),
+        leader_recovery_state=int(new.recovering) if new.recovering != old.recovering else -1,
+        directories=_changed(_directories(before), _directories(after)),
+        eligible_leader_replicas=_changed(old.elr, new.elr),
+        last_known_elr=_changed(old.last_known_elr, new.last_known_elr),
     )
+
+
+def _changed(before: T, after: T) -> T | None:
+    return None if before == after else after
 
 
 def partition_change(
@@ -180,16 +179,17 @@ def partition_change(
     steps = _epoch_steps(before, after)
     if steps not in _STEPS or (not steps[1] and before.leader != after.leader):
         return None
-    changes = {PARTITION_FIELDS[name]: value for name, value in _changes(before, after).items()}
+    record = _change_record(TopicId(kinds.ZERO_UUID), index, before, after, 0)
+    changes = {event_name: getattr(record, name) for name, event_name in PARTITION_FIELDS.items()}
     return PartitionChanged(
         topic,
         index,
         after.leader if steps[1] else None,
-        changes.pop("isr", None),
+        changes.pop("isr"),
         after.leader_epoch,
         after.partition_epoch,
         reason,
-        recovering=_recovery_change(before, after),
+        recovering=None if record.leader_recovery_state < 0 else bool(record.leader_recovery_state),
         **changes,
     )
 
