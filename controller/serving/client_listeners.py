@@ -50,7 +50,7 @@ from projections.queries.proving import unsigned
 from projections.queries.query import Questions
 
 if TYPE_CHECKING:
-    from controller.http.paths.simulated import BrokerControl
+    from controller.http.paths.writes import BrokerControl
     from controller.http.server import HttpServer
 
 

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.record_kinds import CONFIGS, METADATA_VERSION_FEATURE, TOPICS, key_records
-from controller.kafka.messages.message import Feature, Listener
+from controller.kafka.messages.message import ZERO_UUID, Feature, Listener
 from controller.machine.access.bucket_map import differing as differing_keys
 from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.changes import UNASSIGNED, replica_metadata_of
@@ -179,7 +179,7 @@ def partition_change(
     steps = _epoch_steps(before, after)
     if steps not in _STEPS or (not steps[1] and before.leader != after.leader):
         return None
-    record = _change_record(TopicId(kinds.ZERO_UUID), index, before, after, 0)
+    record = _change_record(TopicId(ZERO_UUID), index, before, after, 0)
     changes = {event_name: getattr(record, name) for name, event_name in PARTITION_FIELDS.items()}
     return PartitionChanged(
         topic,

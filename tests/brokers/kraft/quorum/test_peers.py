@@ -86,7 +86,7 @@ async def test_a_delayed_fetch_delays_no_vote_and_each_purpose_has_one_request_i
         await asyncio.wait_for(fetch_arrived.wait(), PATIENCE_S)
         assert begun == [1]
         release.set()
-        assert await asyncio.gather(*fetches) == [FetchResponse(error_code=1), FetchResponse(session_id=2)]
+        assert await asyncio.gather(*fetches) == [FetchResponse(error_code=1), FetchResponse(error_code=2)]
         peers.close()
 
 
