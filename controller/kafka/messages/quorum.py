@@ -156,6 +156,7 @@ class FetchPartitionData(Message, frozen=True, kw_only=True):
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
+    log_start_offset: int = -1
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     snapshot_id: FetchSnapshotId = FetchSnapshotId()
