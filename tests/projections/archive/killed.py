@@ -47,7 +47,7 @@ EVENTS_A_ROUND = 300
 STEPS_A_ROUND = 160
 """About so many a round has; some rounds die before one, others live to their end."""
 _FILE_STEPS = ("os.rename", "os.remove", "os.mkdir")
-_LOG_STEPS = ("write", "flush", "note", "drop_before", "forget")
+_LOG_STEPS = ("write", "flush", "put_state", "drop_before", "forget")
 
 
 class Mortal:
