@@ -119,10 +119,11 @@ class QuorumClient:
     async def _find(self) -> Found:
         failures: list[str] = []
         for place in self._bootstrap:
-            versions, cluster = await self._send(place, _who(), ApiVersionsResponse), None
-            if versions is not None:
-                wanted = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
-                cluster = await self._send(place, wanted, DescribeClusterResponse)
+            # In this order: a controller that starts shows no finalized features before it describes the cluster.
+            wanted, versions = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS), None
+            cluster = await self._send(place, wanted, DescribeClusterResponse)
+            if cluster is not None:
+                versions = await self._send(place, _who(), ApiVersionsResponse)
             if versions is None or cluster is None:
                 failures.append(self._why_not(place))
             elif cluster.error_code:
@@ -266,9 +267,8 @@ class QuorumClient:
             await self._at_leader(
                 request, quorum_messages.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message)
             )
-        except QuorumError:  # the response of a leader that led no more is lost, and what it did may hold
-            voters = (await self.describe()).current_voters
-            if (voter.id, voter.directory) not in [(each.replica_id, each.replica_directory_id) for each in voters]:
+        except QuorumError:  # a leader that lost its leadership may have done it, and its response is lost
+            if not await self._votes(voter.id, voter.directory):
                 raise
 
     async def remove(
@@ -294,7 +294,16 @@ class QuorumClient:
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
         )
-        await self._at_leader(request, RemoveRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+        try:
+            await self._at_leader(request, RemoveRaftVoterResponse, lambda each: (each.error_code, each.error_message))
+        except QuorumError:  # as in `add`
+            if await self._votes(leaver.replica_id, leaver.replica_directory_id):
+                raise
+
+    async def _votes(self, node_id: int, directory: bytes) -> bool:
+        """Whether a node with this directory id is a voter. Raises QuorumError."""
+        voters = (await self.describe()).current_voters
+        return (node_id, directory) in [(each.replica_id, each.replica_directory_id) for each in voters]
 
     async def register(self, leader: Place, request: ControllerRegistrationRequest) -> str | None:
         """Have the leader write down where a controller listens and which features it works with, without which it
