@@ -37,7 +37,7 @@ from controller.kafka.messages.cluster import (
     DescribeClusterResponse,
 )
 from controller.kafka.messages.message import Listener
-from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 
@@ -59,6 +59,7 @@ _AGAIN: Final = frozenset({
 _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 R = TypeVar("R", bound=Message)
+C = TypeVar("C", quorum_messages.AddRaftVoterResponse, RemoveRaftVoterResponse)
 
 
 class QuorumError(Exception):
@@ -120,10 +121,9 @@ class QuorumClient:
         failures: list[str] = []
         for place in self._bootstrap:
             # In this order: a controller that starts shows no finalized features before it describes the cluster.
-            wanted, versions = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS), None
+            wanted = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
             cluster = await self._send(place, wanted, DescribeClusterResponse)
-            if cluster is not None:
-                versions = await self._send(place, _who(), ApiVersionsResponse)
+            versions = None if cluster is None else await self._send(place, _who(), ApiVersionsResponse)
             if versions is None or cluster is None:
                 failures.append(self._why_not(place))
             elif cluster.error_code:
@@ -256,20 +256,14 @@ class QuorumClient:
 
     async def add(self, cluster_id: str, voter: Voter) -> None:
         """Have a node that has caught up made a voter. Raises QuorumError."""
-        request = quorum_messages.AddRaftVoterRequest(
+        request = AddRaftVoterRequest(
             cluster_id=cluster_id,
             timeout_ms=int(CHANGE_S * 1000),
             voter_id=voter.id,
             voter_directory_id=voter.directory,
             listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
         )
-        try:
-            await self._at_leader(
-                request, quorum_messages.AddRaftVoterResponse, lambda each: (each.error_code, each.error_message)
-            )
-        except QuorumError:  # a leader that lost its leadership may have done it, and its response is lost
-            if not await self._votes(voter.id, voter.directory):
-                raise
+        await self._change(request, quorum_messages.AddRaftVoterResponse, votes=True)
 
     async def remove(
         self,
@@ -280,11 +274,11 @@ class QuorumClient:
         """Have a voter taken out of the quorum. Raises QuorumError, also where too few of the others are there to go
         on without it."""
         rest = [each for each in quorum.current_voters if each != leaver]
-        leader = next(each for each in quorum.current_voters if each.replica_id == quorum.leader_id)
         if not rest:
             raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
-        silent_since = leader.last_fetch_timestamp - SILENT_MS
-        missing = [each.replica_id for each in rest if each != leader and each.last_fetch_timestamp < silent_since]
+        fetched = (each.last_fetch_timestamp for each in (*quorum.current_voters, *quorum.observers))
+        silent_since = max(fetched) - SILENT_MS  # the leader's is its clock; it may have left the voters
+        missing = [each.replica_id for each in rest if each.last_fetch_timestamp < silent_since]
         if len(rest) - len(missing) <= len(rest) // 2:
             gone = ", ".join(map(str, missing))
             raise QuorumError(
@@ -294,16 +288,19 @@ class QuorumClient:
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
         )
-        try:
-            await self._at_leader(request, RemoveRaftVoterResponse, lambda each: (each.error_code, each.error_message))
-        except QuorumError:  # as in `add`
-            if await self._votes(leaver.replica_id, leaver.replica_directory_id):
-                raise
+        await self._change(request, RemoveRaftVoterResponse, votes=False)
 
-    async def _votes(self, node_id: int, directory: bytes) -> bool:
-        """Whether a node with this directory id is a voter. Raises QuorumError."""
-        voters = (await self.describe()).current_voters
-        return (node_id, directory) in [(each.replica_id, each.replica_directory_id) for each in voters]
+    async def _change(
+        self, request: AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[C], *, votes: bool
+    ) -> None:
+        """Have the leader add or remove a voter, which then `votes` or does not. Raises QuorumError."""
+        try:
+            await self._at_leader(request, kind, lambda each: (each.error_code, each.error_message))
+        except QuorumError:  # a leader that lost its leadership may have done it, and its response is lost
+            voters = (await self.describe()).current_voters
+            known = [(each.replica_id, each.replica_directory_id) for each in voters]
+            if ((request.voter_id, request.voter_directory_id) in known) != votes:
+                raise
 
     async def register(self, leader: Place, request: ControllerRegistrationRequest) -> str | None:
         """Have the leader write down where a controller listens and which features it works with, without which it
