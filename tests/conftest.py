@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -39,8 +38,6 @@ def pytest_configure(config: pytest.Config) -> None:
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
     os.environ["SPARK_SUBMIT_OPTS"] = spark_java_options()  # of every Spark that a test starts
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process that a test starts would compile everything again
-    sys.dont_write_bytecode = False
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 

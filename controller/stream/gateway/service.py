@@ -47,6 +47,7 @@ from controller.stream.log.topics import (
     RequiredTopics,
     TopicWatch,
     offset_ranges,
+    offsets_consumer,
     prepare_gateways_topic,
     prepare_topics,
 )
@@ -311,4 +312,4 @@ def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     settings = options.settings
     topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
-    return topics, offset_ranges(options.properties, topics.events, topics.partitions)
+    return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)

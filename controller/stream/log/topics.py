@@ -23,12 +23,11 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
     NewTopic,
-    OffsetSpec,
 )
 
 from controller.settings.load import ServeSettings, SettingsError
@@ -211,17 +210,17 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
+def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
+    """The client for `offset_ranges`. It is a consumer because AdminClient.list_offsets of confluent-kafka 2.16 frees
+    memory twice when it times out, which ends the process."""
+    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted"}
+    return Consumer({**properties, **settings}, logger=_silent())
+
+
+def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:
     """The earliest and latest offset of each partition. Raises KafkaUnreachable, TopicsMismatch."""
-    admin = AdminClient(dict(properties), logger=_silent())
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     try:
-        first, end = (
-            admin.list_offsets(dict.fromkeys(places, each), request_timeout=TIMEOUT_S) for each in (earliest, latest)
-        )
-        found = [(first[place].result(TIMEOUT_S + 1), end[place].result(TIMEOUT_S + 1)) for place in places]
-        return [(one.offset, other.offset) for one, other in found]
+        return [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S) for each in range(partitions)]
     except KafkaException as error:
         raise _classified(error.args[0]) from error
 
@@ -270,15 +269,15 @@ class TopicWatch:
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
         """Poll until cancelled, or until a topic is gone: then call `fail`."""
         admin: AdminClient | None = None
+        consumer: Consumer | None = None
         logged = ""
         while True:
             try:
-                admin = admin or AdminClient(self._properties)
+                admin, consumer = admin or AdminClient(self._properties), consumer or offsets_consumer(self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
                     self.check_id(name, topic_id)
-                ranges = await asyncio.to_thread(
-                    offset_ranges, self._properties, self._topics.events, self._topics.partitions
-                )
+                events, partitions = self._topics.events, self._topics.partitions
+                ranges = await asyncio.to_thread(offset_ranges, consumer, events, partitions)
                 self.check_first_records([first for first, _ in ranges])
             except TopicGone as gone:
                 fail(gone)

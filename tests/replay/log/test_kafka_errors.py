@@ -183,4 +183,7 @@ def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark:
     for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
         ended = run_without_spark("compare", log, *more)
         assert (ended.code, ended.out) == (2, "")
-        assert "name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway" in ended.err
+        assert (
+            "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"
+            in ended.err
+        )

@@ -162,6 +162,7 @@ class Admin:
 
 async def test_topic_watch_continues_after_an_exception(watch: TopicWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "AdminClient", Admin)
+    monkeypatch.setattr(topics, "offsets_consumer", lambda _: object())
     monkeypatch.setattr(topics, "offset_ranges", lambda *_: [(0, 9), (5, 9)])
     monkeypatch.setattr(topics, "POLL_INTERVAL_S", 0.001)
     Admin.looks = ["one", RuntimeError("odd"), KafkaException("no broker"), RuntimeError("odd"), "one", "two"]

@@ -66,6 +66,7 @@ _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 Limits = Mapping[str, int]
 """The highest level of a feature that a registration allows, by name."""
 R = TypeVar("R", bound=Message)
+C = TypeVar("C", quorum_messages.AddRaftVoterResponse, RemoveRaftVoterResponse)
 
 
 class QuorumError(Exception):
@@ -126,10 +127,10 @@ class QuorumClient:
     async def _find(self) -> QuorumInfo:
         failures: list[str] = []
         for address in self._bootstrap:
-            versions, cluster = await self._send(address, _api_versions(), ApiVersionsResponse), None
-            if versions is not None:
-                request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
-                cluster = await self._send(address, request, DescribeClusterResponse)
+            # In this order: a controller that starts shows no finalized features before it describes the cluster.
+            request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+            cluster = await self._send(address, request, DescribeClusterResponse)
+            versions = None if cluster is None else await self._send(address, _api_versions(), ApiVersionsResponse)
             if versions is None or cluster is None:
                 failures.append(self._failure(address))
             elif cluster.error_code:
@@ -267,12 +268,7 @@ class QuorumClient:
             voter_directory_id=voter.directory,
             listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
         )
-        try:
-            await self._at_leader(request, quorum_messages.AddRaftVoterResponse)
-        except QuorumError:  # the leader may have resigned before its response, and the change may be committed
-            voters = (await self.describe()).current_voters
-            if (voter.id, voter.directory) not in [(each.replica_id, each.replica_directory_id) for each in voters]:
-                raise
+        await self._change(request, quorum_messages.AddRaftVoterResponse, votes=True)
 
     async def remove(
         self,
@@ -282,11 +278,11 @@ class QuorumClient:
     ) -> None:
         """Remove a voter. Raises QuorumError, also if the other voters that run would be no majority."""
         rest = [each for each in quorum.current_voters if each != leaver]
-        leader = next(each for each in quorum.current_voters if each.replica_id == quorum.leader_id)
         if not rest:
             raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
-        silent_since = leader.last_fetch_timestamp - SILENT_MS
-        missing = [each.replica_id for each in rest if each != leader and each.last_fetch_timestamp < silent_since]
+        fetched = (each.last_fetch_timestamp for each in (*quorum.current_voters, *quorum.observers))
+        silent_since = max(fetched) - SILENT_MS  # the leader's is its clock; it may have left the voters
+        missing = [each.replica_id for each in rest if each.last_fetch_timestamp < silent_since]
         if len(rest) - len(missing) <= len(rest) // 2:
             gone = ", ".join(map(str, missing))
             raise QuorumError(
@@ -296,7 +292,19 @@ class QuorumClient:
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
         )
-        await self._at_leader(request, RemoveRaftVoterResponse)
+        await self._change(request, RemoveRaftVoterResponse, votes=False)
+
+    async def _change(
+        self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[C], *, votes: bool
+    ) -> None:
+        """Send an addition or a removal; afterwards the node `votes` or does not. Raises QuorumError."""
+        try:
+            await self._at_leader(request, kind)
+        except QuorumError:  # the leader may have resigned before its response, and the change may be committed
+            voters = (await self.describe()).current_voters
+            known = [(each.replica_id, each.replica_directory_id) for each in voters]
+            if ((request.voter_id, request.voter_directory_id) in known) != votes:
+                raise
 
     async def register(self, leader: Address, request: ControllerRegistrationRequest) -> str | None:
         """Register a controller's listeners and features, without which the leader raises no feature level (KIP-919).

@@ -155,7 +155,7 @@ def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LogCorrupted, match="offsets 2 to 4 are missing"):
         opened(tmp_path, segment_bytes=200)
     (tmp_path / PARTITION / f"{0:020d}.log").unlink()
-    with pytest.raises(LogCorrupted, match="begins at offset 4, and has no snapshot"):
+    with pytest.raises(LogCorrupted, match="begins at offset 4, and has no snapshot of earlier records"):
         opened(tmp_path, segment_bytes=200)
 
 

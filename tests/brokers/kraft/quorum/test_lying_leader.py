@@ -139,7 +139,7 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_a_batch_with_an_invalid_control_record_is_rejected(pair: Pair) -> None:
     data = encode_batch(7, 1, 0, [leader_change_record(LIAR, VoterSet.of(VOTERS), ()), pair], is_control=True)
-    with pytest.raises(BrokenBatch, match="control record at offset 8: "):
+    with pytest.raises(BrokenBatch, match="invalid control record at offset 8: "):
         list(decode_batches(data))
 
 
@@ -181,7 +181,7 @@ def test_a_snapshot_with_an_invalid_control_record_is_rejected(follower: Followe
     foot = encode_batch(4, 1, 0, [next(decode_batches(batches[-1])).records[0]], is_control=True)
     data = batches[0] + broken + foot
     follower.respond(quorum.ResponsePartitionSnapshot(size=len(data), position=0, unaligned_records=data))
-    assert "control record at offset 3: every voter" in follower.warned[0]
+    assert "invalid control record at offset 3: every voter" in follower.warned[0]
     assert (follower.log.end, follower.log.snapshot) == (0, None)
 
 

@@ -19,7 +19,8 @@ SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
 def test_no_acknowledged_record_is_lost_and_all_logs_are_equal(
     tmp_path: Path, ours: int, faults: tuple[str, ...]
 ) -> None:
-    """A leader that is stopped is as silent as one that is cut in both directions, which the soak does."""
+    """With one broker: without a controller three take both cores, and the voters that are to elect one get neither.
+    A leader that is stopped is as silent as one that is cut in both directions, which the soak does."""
     our_settings = [f"{key}={value}" for key, value in SNAPSHOTS.items()]
     if ours > 1:  # who comes back finds its place in the log gone, and has the other's events nevertheless
         our_settings.append("metadata.max.retention.bytes=1")
