@@ -295,7 +295,7 @@ def test_a_topic_that_is_deleted_ends_whoever_uses_it(kafka44: ReferenceKafka, t
         admin.delete_topics([topic])[topic].result(30)
         for process in processes:
             assert process.wait(100) == FAILED, process.output[-3000:]
-            assert re.search(f"topic {topic} was deleted|commands partition .* was made anew", process.output)
+            assert re.search(f"topic {topic} was deleted|commands partition .* it was recreated", process.output)
 
 
 def _is_ready(worker: Process, http: str) -> bool:
