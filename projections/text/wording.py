@@ -213,11 +213,9 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
         parts.append(f"broker {after.leader} leads in epoch {after.leader_epoch}")
     if after.isr != before.isr:
         parts.append(f"in sync are {_ids(after.isr)}")
-    if e.filled:
-        parts.append(
-            f"{_brokers(e.filled)} {'replaces a placeholder' if len(e.filled) == 1 else 'replace placeholders'}"
-        )
-    if after.replicas != before.replicas:
+    fills = [pair for pair in zip(before.replicas, after.replicas, strict=False) if pair[1] in e.filled]
+    parts += [f"broker {broker} replaces placeholder {placeholder}" for placeholder, broker in fills]
+    if after.replicas != before.replicas and not fills:
         parts.append(f"replicas are {_ids(after.replicas)}")
     if new.elr != old.elr:
         parts.append(f"eligible leader replicas are {_ids(new.elr)}")

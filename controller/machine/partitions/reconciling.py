@@ -22,7 +22,7 @@ from controller.machine.partitions.placement import (
     replica_metadata_of,
     serves,
 )
-from controller.machine.state import Cluster, Topic
+from controller.machine.state import ELIGIBLE_REPLICAS, Cluster, Topic
 from events.catalog import Event, Partition
 from events.names import NO_LEADER
 
@@ -31,7 +31,7 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = N
     """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
     changes, min_isr = TopicChanges(topic, cluster), effective_min_isr(topic, cluster)
     for index, partition in numbered(topic.partitions, span):
-        if _is_reconciled(partition, min_isr, cluster):
+        if partition.leader != NO_LEADER and _is_reconciled(partition, min_isr, cluster):
             continue
         replicas = filled(topic.name, index, partition.replicas, cluster)
         if cluster.settings.has_target_cluster:
@@ -61,7 +61,7 @@ def _is_reconciled(partition: Partition, min_isr: int, cluster: Cluster) -> bool
         metadata = partition.replica_metadata
         if metadata is None or _unclean_members(partition, cluster):
             return False
-        if metadata.elr and len(partition.isr) >= min_isr:
+        if metadata.elr and (len(partition.isr) >= min_isr or not cluster.feature(ELIGIBLE_REPLICAS)):
             return False  # min.insync.replicas was lowered: they miss records acknowledged from now on
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
