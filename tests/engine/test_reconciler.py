@@ -12,7 +12,7 @@ import pytest
 from controller.controller_api import Reply
 from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
-from controller.machine.partitions import blocks, leadership
+from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Topic
@@ -209,7 +209,7 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
         observing(command)
 
     monkeypatch.setattr(machine_apply, "changed", copied)
-    monkeypatch.setattr(leadership, "changed", copied)
+    monkeypatch.setattr(blocks, "changed", copied)
     monkeypatch.setattr(stored_topics, "encode_topic", written)
     monkeypatch.setattr(stage.controller, "submit_internal", observed)
     stage.brokers.stop_broker(1)

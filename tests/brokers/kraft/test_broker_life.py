@@ -223,7 +223,7 @@ def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_unclean
     two = (BrokerId(1), BrokerId(2))
     partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
     topic = Topic(TopicName("t"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
-    cluster = Cluster(features=(("metadata.version", 30),))
+    cluster = Cluster(features=(("eligible.leader.replicas.version", 1), ("metadata.version", 30)))
     kept = [
         is_reconciled(topic, cluster.with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)
