@@ -70,6 +70,8 @@ def _is_reconciled(partition: Partition, min_isr: int, cluster: Cluster) -> bool
 
 def _unavailable_members(partition: Partition, cluster: Cluster) -> Ids:
     """The ISR members that cannot serve."""
+    if partition.replica_metadata is None:
+        return tuple(member for member in partition.isr if member not in cluster.live)
     directories = directories_of(partition)
     return tuple(member for member in partition.isr if not serves(cluster, member, directories.get(member, UNASSIGNED)))
 
