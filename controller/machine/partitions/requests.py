@@ -276,4 +276,6 @@ def _refused(code: ErrorCode, message: str) -> Rejection:
 
 
 def _answer(index: int, rejection: Rejection | None) -> PartitionAnswer:
-    return PartitionAnswer(index, *(() if rejection is None else (int(rejection.code), rejection.message)))
+    if rejection is None:
+        return PartitionAnswer(index)
+    return PartitionAnswer(index, int(rejection.code), rejection.message)

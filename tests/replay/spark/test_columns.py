@@ -24,6 +24,7 @@ from projections.replay.spark.columns import (
 from tests.events import golden
 
 NAMED_OTHERWISE = {
+    "after": {"leader", "isr", "leader_epoch", "partition_epoch", "replicas", "elr"},
     "live_brokers": {"brokers"},
     "asked": {"api", "api_version", "duplicate", "denied"},
     "values": {"quotas"},
