@@ -22,7 +22,7 @@ def event(offset: int, kind: str, command: str = "ReconcileTopics", text: str = 
 
 
 def change(offset: int, leader: int = 1, **fields: Any) -> EventView:
-    known = {"topic": "t", "partition": offset, "reason": "live brokers changed"}
+    known: dict[str, Any] = {"topic": "t", "partition": offset, "reason": "live brokers changed"}
     return event(offset, "PartitionChanged", **known | {"before": {"leader": 1}, "after": {"leader": leader}} | fields)
 
 
