@@ -24,7 +24,6 @@ from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import BROKERS, Cluster
 from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
@@ -119,7 +118,7 @@ def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
-    if has_kraft_brokers(api.cluster):
+    if api.cluster.has_kraft_brokers:
         return {api.node_id: Node(api.node_id, api.advertised.host, api.advertised.port)}
     return {node.node_id: node for node in api.nodes(include_fenced=True)}
 

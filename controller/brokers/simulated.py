@@ -15,7 +15,6 @@ from typing import Any
 from controller.brokers.port import CommandSink, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
-from controller.machine.partitions.leadership import is_in_sync
 from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
@@ -24,7 +23,6 @@ from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
-_OF_PARTITIONS = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
 _OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
 """Unregistered brokers count too: a report that named one of them was rejected as a whole."""
 
@@ -216,7 +214,7 @@ class SimulatedBrokers:
         concerned: dict[TopicName, set[int]] = {}
         for record in records:
             event: Any = record.event
-            if type(event) in _OF_PARTITIONS:
+            if type(event) is catalog.PartitionChanged:
                 concerned.setdefault(event.topic, set()).add(event.partition)
             elif type(event) in _OF_BROKERS:
                 self._sweep()
@@ -249,9 +247,9 @@ class SimulatedBrokers:
         live = self._controller.store.durable_cluster.live
         by_leader: dict[BrokerId, list[commands.IsrReport]] = {}
         for index, partition in partitions:
-            if partition.leader not in live or is_in_sync(partition, live):
-                continue
             isr = tuple(replica for replica in partition.replicas if replica in live)
+            if partition.leader not in live or set(isr) <= set(partition.isr):
+                continue
             report = commands.IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
             by_leader.setdefault(partition.leader, []).append(report)
         for leader, reports in by_leader.items():

@@ -18,8 +18,7 @@ from itertools import chain
 
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.blocks import Span
-from controller.machine.partitions.leadership import is_reconciled
-from controller.machine.partitions.rules import has_kraft_brokers
+from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from events import catalog
@@ -69,7 +68,7 @@ class Reconciler:
     def on_events(self, records: Sequence[catalog.Recorded]) -> None:
         """Start a sweep if a broker event is among the records."""
         self._on_config_events(records)
-        if has_kraft_brokers(self._store().durable_cluster):
+        if self._store().durable_cluster.has_kraft_brokers:
             self._on_kraft_broker_events(records)
             return
         kinds = {type(record.event) for record in records}

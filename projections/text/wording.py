@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from events import access, catalog
 from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
-from events.catalog import Event, Partition, Recorded
+from events.catalog import Event, Partition, Recorded, ReplicaMetadata
 from events.codec import configs_without_secrets
 from events.external_decision import external_decision
 from events.names import is_placeholder
@@ -19,7 +19,6 @@ PARTITIONS_SHOWN_MAX = 6
 _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
     catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
-    catalog.PlaceholderFilled: "partition {e.partition}: broker {e.broker_id} replaces placeholder {e.placeholder}",
     catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
@@ -73,8 +72,6 @@ def _of_topic(event: Event) -> str:
             return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
         case catalog.MetadataPropagated() as e:
             return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
-        case catalog.LeaderElected() | catalog.IsrChanged():
-            return _leadership(event)
         case catalog.PartitionChanged():
             return _partition_changed(event)
         case catalog.PartitionsAdded() as e:
@@ -206,35 +203,35 @@ def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
     return "replicas " + ", ".join(shown) + more
 
 
-def _leadership(e: catalog.LeaderElected | catalog.IsrChanged) -> str:
-    why = f" ({e.reason})" if e.reason else ""
-    if isinstance(e, catalog.IsrChanged):
-        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
-    if e.leader < 0:
-        return f"partition {e.partition} has no leader{why}"
-    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
-
-
 def _partition_changed(e: catalog.PartitionChanged) -> str:
+    before, after = e.before, e.after
+    old, new = before.replica_metadata or ReplicaMetadata(), after.replica_metadata or ReplicaMetadata()
     parts = []
-    if e.leader is not None:
-        parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
-    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible leader replicas")):
-        if ids is not None:
-            parts.append(f"{name} are {_ids(ids)}")
-    if e.adding or e.removing:
-        parts.append(f"adding replicas are {_ids(e.adding or ())}, removing replicas are {_ids(e.removing or ())}")
-    if e.adding == () or e.removing == ():
-        parts.append("the reassignment is over")
-    if e.directories is not None:
+    if after.leader < 0 and e.has_new_leader:
+        parts.append("it has no leader")
+    elif after.leader_epoch != before.leader_epoch:
+        parts.append(f"broker {after.leader} leads in epoch {after.leader_epoch}")
+    if after.isr != before.isr:
+        parts.append(f"in sync are {_ids(after.isr)}")
+    fills = [pair for pair in zip(before.replicas, after.replicas, strict=False) if pair[1] in e.filled]
+    parts += [f"broker {broker} replaces placeholder {placeholder}" for placeholder, broker in fills]
+    if after.replicas != before.replicas and not fills:
+        parts.append(f"replicas are {_ids(after.replicas)}")
+    if new.elr != old.elr:
+        parts.append(f"eligible leader replicas are {_ids(new.elr)}")
+    if (new.adding, new.removing) != (old.adding, old.removing):
+        if new.adding or new.removing:
+            parts.append(f"adding replicas are {_ids(new.adding)}, removing replicas are {_ids(new.removing)}")
+        else:
+            parts.append("the reassignment is over")
+    if new.directories != old.directories:
         parts.append("replicas are in other directories")
-    if e.recovering is not None:
-        parts.append("the leader recovers" if e.recovering else "the leader has recovered")
-    return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"
-
-
-def _nothing_else(e: catalog.PartitionChanged) -> str:
-    return "its epoch rises" if e.last_known_elr is None else "the last known leader is recorded"
+    if new.recovering != old.recovering:
+        parts.append("the leader recovers" if new.recovering else "the leader has recovered")
+    if not parts:
+        is_same = new.last_known_elr == old.last_known_elr
+        parts.append("its epoch rises" if is_same else "the last known leader is recorded")
+    return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
 def change_text(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:

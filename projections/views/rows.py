@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.apply import CannotApply, after_leadership_change, apply_topic
+from controller.machine.apply import CannotApply, apply_topic
 from controller.machine.partitions.blocks import changed
 from controller.machine.state import Topic
 from events import catalog
@@ -88,12 +88,12 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 
 
 def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
-    """The past of a name after some events, in order. Events of a partition that later ones overwrite are skipped.
-    Raises CannotApply."""
+    """The past of a name after some events, in order. Changes of a partition before its last one are skipped. Raises
+    CannotApply."""
     newest: dict[int, Recorded] = {}
     for record in records:
         event = record.event
-        if isinstance(event, catalog.LeaderElected | catalog.IsrChanged):
+        if isinstance(event, catalog.PartitionChanged):
             newest[event.partition] = record
             continue
         if newest:
@@ -104,12 +104,12 @@ def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
 
 
 def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
-    """The past of a name with the newest event of some partitions; each has the full leader and ISR."""
-    row, after = past.row, {}
+    """The past of a name with the newest change of some partitions."""
+    row = past.row
     for index, record in newest.items():
         if row is None or not 0 <= index < len(row.partitions):
             raise CannotApply(record, f"partition {index} does not exist")
-        after[index] = after_leadership_change(row.partitions[index], record.event)  # type: ignore[arg-type]
+    after = {index: record.event.after for index, record in newest.items()}  # type: ignore[union-attr]
     return replace(past, row=replace(row, partitions=changed(row.partitions, after)))  # type: ignore[union-attr,type-var]
 
 

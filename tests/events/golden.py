@@ -82,7 +82,6 @@ fence 1
 reconcile a
 unfence 1
 sync a
-leader a 1 2 gone
 register 3 rack=d as=second
 unregister 3
 reconcile a
@@ -191,7 +190,7 @@ ADOPTED = "adopted"
 """What is recorded of a cluster that is taken over and handed back; no story of the machine's."""
 FOLLOWED = "followed"
 """What is recorded of a cluster that another controller leads."""
-OLDER = ("life", "refusals", "brokers", "access", "cluster", "logins", "real", "adopted")
+OLDER = ("refusals", "access", "logins", "adopted")
 """Histories that are also there as 0.1 wrote them, before some events got more fields: NAME-0.1.log."""
 
 

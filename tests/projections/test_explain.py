@@ -52,8 +52,9 @@ not waiting
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
-17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 <= broker 4 is live (why) at offset 16
-18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
+17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 (live brokers changed) \
+<= broker 4 is live (why) at offset 16
+18 +6 AlterPartition q: partition 0: in sync are [3,1,2,4] (reported by broker 3) \
 <= broker 4 is live (why) at offset 16
 20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19

@@ -24,7 +24,8 @@ from controller.kafka.messages.topics import (
 from controller.machine.commands.commands import ElectLeaders, Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import is_reassigned, replica_metadata_of
+from controller.machine.partitions.changes import is_reassigned
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices

@@ -96,7 +96,7 @@ def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
             return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
         case catalog.TopicConfigsChanged() as e:
             return SetConfigs(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
-        case catalog.PlaceholderFilled() as e:
+        case catalog.PartitionChanged() as e if e.filled:
             return FillPlaceholders(topic=e.topic, tried=tried)
         case _:
             return None

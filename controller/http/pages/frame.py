@@ -174,7 +174,7 @@ _PHASES = {
     "TopicCreated": "decided: created",
     "CreateRejected": "decided: refused",
     "MetadataPropagated": "propagated",
-    "LeaderElected": "leader elected",
+    "PartitionChanged": "partition changed",
     "TopicReady": "ready",
     "CreateAnswered": "answered",
 }

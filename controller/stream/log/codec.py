@@ -21,7 +21,6 @@ from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AnyCommand,
     ExpireRequest,
-    ReportLeader,
     TopicCommand,
 )
 from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
@@ -38,7 +37,6 @@ until it is decided (`DrawLoginSecret`) does not need that: older workers may sk
 _OF_A_TOPIC = (
     TopicCommand,
     AlterPartition,
-    ReportLeader,
     ExpireRequest,
     DiscoverTopic,
     DiscoverDeletion,

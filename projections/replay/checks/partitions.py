@@ -1,28 +1,23 @@
 """Checks of single partitions: replicas, leaders, in-sync sets, epochs and placeholders.
 
-`Steps` has one row for each partition that an event creates, its base, and one for each later change of its leader, its
-in-sync set, its replicas and its placeholders; partition by partition, in the order of offsets. For each it looks up
-the last leader and epochs, and the replicas before it: those of the base, with brokers in the places that were filled
-since. The brokers of the moment come from the timeline.
+`Steps` has one row for each partition that an event creates, its base, and one for each later change of it; partition
+by partition, in the order of offsets. A row has the partition after the event, and for each the row before it has the
+partition until then. The brokers of the moment come from the timeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from projections.replay.checks.arrays import NONE, NOWHERE, Bools, Groups, Ids, Ints, at, combined, judged, plus
+from projections.replay.checks.arrays import NOWHERE, Bools, Groups, Ids, Ints, at, combined, judged, plus
 from projections.replay.checks.check import Check, Violation, found, listed, others, shown
 from projections.replay.checks.share import Chosen, Share
 from projections.replay.checks.topics import ENDS
 
-_LEADING = ("LeaderElected", "IsrChanged")
-_FILL = "PlaceholderFilled"
-_STEP = "PartitionChanged"
-"""What real brokers' partitions change by: it says only what changes, and may give a partition other replicas."""
+_CHANGE = "PartitionChanged"
 _NO_LEADER = -1
 
 
@@ -32,7 +27,7 @@ class Steps(Chosen):
     def __init__(self, share: Share) -> None:
         self.lists = share.lists
         made = share.created
-        changes = np.flatnonzero(share.of(*_LEADING, _FILL, _STEP))
+        changes = np.flatnonzero(share.of(_CHANGE))
         event = np.concatenate((made.event, changes))
         partition = np.concatenate((made.partition, share["partition"][changes]))
         keys = combined([share.shard[event], partition])
@@ -41,55 +36,29 @@ class Steps(Chosen):
         def column(of_created: Ints, of_events: Ints) -> Ints:
             return np.concatenate((of_created, of_events[changes]))[order]
 
-        nothing = np.full(len(made.event), NOWHERE)
         super().__init__(share, event[order])
         self.partition = partition[order]
         self.new = order < len(made.event)
         """Whether a row is a base."""
-        self.replicas = column(made.replicas, np.full(len(share), NOWHERE))
-        self.moved = column(nothing, share.replicas)
-        """What a reassignment makes of the replicas."""
+        self.replicas = column(made.replicas, share.replicas)
         self.isr = column(made.isr, share.isr)
         self.leader = column(made.leader, share["leader"])
         self.leader_epoch = column(made.leader_epoch, share["leader_epoch"])
         self.partition_epoch = column(made.partition_epoch, share["partition_epoch"])
         self.live = share.live[self.event]
         self.usable = share.usable[self.event]
-        self._groups = Groups(keys[order])
-        self._look_back()
-
-    def _look_back(self) -> None:
-        groups = self._groups
+        groups = Groups(keys[order])
         self.is_last = groups.is_last
-        led = groups.last(self.leader != NONE)
-        self.led_by, self.led_epoch = at(self.leader, led), at(self.leader_epoch, led)
-        self.epoch = at(self.partition_epoch, groups.before())
-        self.synced = np.where(self.isr != NOWHERE, self.isr, at(self.isr, groups.last(self.isr != NOWHERE), NOWHERE))
-        """The in-sync set after an event."""
-        self.leading = np.where(self.leader != NONE, self.leader, self.led_by)
-        """The leader after an event."""
-        given = np.where(self.replicas != NOWHERE, self.replicas, self.moved)
-        fills = self.of(_FILL)
-        before = groups.last((given != NOWHERE) | fills)
-        after = self._after(given, fills, before)
-        self.stood = np.where(given != NOWHERE, given, at(after, before, NOWHERE))
-        """The replicas of a partition: of a base its own, as of what moves it; else those before the event."""
-        self.stands = np.where(fills, after, self.stood)
-        """The replicas after the event."""
-        base = np.where(self.new, np.arange(len(self.event)), groups.last(given != NOWHERE))
+        before = groups.before()
+        self.led_by, self.led_epoch = at(self.leader, before), at(self.leader_epoch, before)
+        self.epoch = at(self.partition_epoch, before)
+        self.stood = np.where(self.new, self.replicas, at(self.replicas, before, NOWHERE))
+        """The replicas of a partition: of a base its own; else those before the event."""
+        self.is_led_anew = (self.leader != self.led_by) | (self.isr != at(self.isr, before, NOWHERE))
+        """Whether another replica leads, or others are in sync."""
+        base = np.where(self.new, np.arange(len(self.event)), groups.last(self.new))
         self.since = at(self.share["offset"][self.event], base)
         """The offset of the base."""
-
-    def _after(self, given: Ints, fills: Bools, before: Ints) -> Ints:
-        """The replicas after each row that gives or fills some. One fill after another, as each finds what the last one
-        left; there are at most as many as placeholders."""
-        after = given.copy()
-        for row in np.flatnonzero(fills).tolist():
-            stood = self.lists[NOWHERE if before[row] == NOWHERE else int(after[before[row]])]
-            if stood is not None:
-                place, broker = int(self["placeholder"][row]), int(self["broker_id"][row])
-                after[row] = self.lists.code(tuple(broker if one == place else one for one in stood))
-        return after
 
     @property
     def decided(self) -> Bools:
@@ -105,11 +74,6 @@ class Steps(Chosen):
     def changed(self) -> Bools:
         """Whether a row changes a partition that was there."""
         return ~self.new & (self.stood != NOWHERE)
-
-    @cached_property
-    def placed(self) -> Ints:
-        """What an event says that the replicas are."""
-        return np.where(self.new, self.replicas, self.moved)
 
     @property
     def of_this_end(self) -> Bools:
@@ -148,12 +112,7 @@ def _not_distinct(steps: Steps) -> Bools:
         ids = steps.lists.ids(code)
         return not ids or len(set(ids)) != len(ids)
 
-    return judged(steps.placed != NOWHERE, repeats, steps.placed)
-
-
-def _filled_by_a_replica(steps: Steps) -> Bools:
-    fills = steps.of(_FILL) & steps.changed
-    return judged(fills, lambda broker, stood: broker in steps.lists.ids(stood), steps["broker_id"], steps.stood)
+    return judged(steps.replicas != NOWHERE, repeats, steps.replicas)
 
 
 def _is_sound(leader: int, isr: Ids, replicas: Ids) -> bool:
@@ -163,31 +122,25 @@ def _is_sound(leader: int, isr: Ids, replicas: Ids) -> bool:
 
 
 def _out_of_order(steps: Steps) -> Bools:
-    def is_unsound(leader: int, isr: int, stood: int) -> bool:
-        return not (steps.lists.ids(isr) and _is_sound(leader, steps.lists.ids(isr), steps.lists.ids(stood)))
-
-    rows = (steps.new & ~steps.foreign) | (steps.of(*_LEADING) & steps.changed)
-    return judged(rows, is_unsound, steps.leader, steps.isr, steps.stood)
-
-
-def _step_out_of_order(steps: Steps) -> Bools:
     """With eligible leader replicas nobody may be in sync; then nobody leads (KIP-966)."""
 
-    def is_unsound(leader: int, synced: int, stood: int) -> bool:
-        return synced == NOWHERE or not _is_sound(leader, steps.lists.ids(synced), steps.lists.ids(stood))
+    def is_unsound(leader: int, isr: int, replicas: int, kraft: int) -> bool:
+        ids = steps.lists.ids
+        return not (ids(isr) or kraft == 1) or not _is_sound(leader, ids(isr), ids(replicas))
 
-    return judged(steps.of(_STEP) & steps.changed, is_unsound, steps.leading, steps.synced, steps.stood)
+    rows = (steps.new & ~steps.foreign) | steps.changed
+    return judged(rows, is_unsound, steps.leader, steps.isr, steps.replicas, steps["kraft"])
 
 
 def _epochs_do_not_follow(steps: Steps) -> Bools:
-    led_anew = np.where(steps.of(_STEP), steps.leader != NONE, steps.leader != steps.led_by)
-    leader_follows = steps.leader_epoch == plus(steps.led_epoch, led_anew)
-    follows = (steps.partition_epoch == plus(steps.epoch, 1)) & (steps.of(_FILL) | leader_follows)
-    return steps.changed & ~follows
+    """In KRaft mode the leader epoch may also rise under the same leader."""
+    leader_follows = steps.leader_epoch == plus(steps.led_epoch, steps.leader != steps.led_by)
+    leader_follows |= (steps["kraft"] == 1) & (steps.leader_epoch == plus(steps.led_epoch, 1))
+    return steps.changed & ~((steps.partition_epoch == plus(steps.epoch, 1)) & leader_follows)
 
 
 def _expected_epochs(steps: Steps, row: int) -> str:
-    led_anew = int(steps.leader[row] not in (NONE, steps.led_by[row]))
+    led_anew = int(steps.leader[row] != steps.led_by[row])
     leader_epoch, partition_epoch = plus(steps.led_epoch[[row]], led_anew)[0], plus(steps.epoch[[row]], 1)[0]
     return f"epochs {shown(leader_epoch)}, {shown(partition_epoch)}"
 
@@ -197,17 +150,20 @@ def _begins_late(steps: Steps) -> Bools:
 
 
 def _led_by_others(steps: Steps) -> Bools:
-    elected = steps.of(*_LEADING) & ~((steps.leader == _NO_LEADER) & ~steps.decided)
-    rows = (steps.decided & ~steps.foreign) | elected
-    return steps.not_live(rows | (steps.of(_STEP) & (steps.leader >= 0) & ~steps.foreign), steps.leader)
+    elected = steps.changed & steps.is_led_anew & (steps.leader != _NO_LEADER)
+    return steps.not_live((steps.decided | elected) & ~steps.foreign, steps.leader)
 
 
 def _wrongly_filled(steps: Steps) -> Bools:
-    def is_wrong(place: int, broker: int, stood: int, usable: int) -> bool:
-        return place >= 0 or place not in steps.lists.ids(stood) or broker not in steps.lists.ids(usable)
+    def is_wrong(stood: int, replicas: int, usable: int) -> bool:
+        before, after, brokers = (steps.lists.ids(code) for code in (stood, replicas, usable))
+        filled = [(place, broker) for place, broker in zip(before, after, strict=False) if place != broker]
+        return len(before) != len(after) or any(place >= 0 or broker not in brokers for place, broker in filled)
 
-    fills = steps.of(_FILL) & steps.changed
-    return judged(fills, is_wrong, steps["placeholder"], steps["broker_id"], steps.stood, steps.usable)
+    had = steps.lists.lowest(steps.stood) < 0
+    rows = steps.changed & (steps.replicas != steps.stood)
+    rows &= (steps["kraft"] != 1) | (had & steps.share.reviewed[steps.event])
+    return judged(rows, is_wrong, steps.stood, steps.replicas, steps.usable)
 
 
 def _could_be_filled(steps: Steps, rows: Bools, replicas: Ints, brokers: Ints) -> Bools:
@@ -221,13 +177,12 @@ def _could_be_filled(steps: Steps, rows: Bools, replicas: Ints, brokers: Ints) -
 
 
 def _reviewed_and_left(steps: Steps) -> Bools:
-    rows = steps.share.reviewed[steps.event] & steps.of(*_LEADING) & steps.changed
-    return _could_be_filled(steps, rows, steps.stood, steps.usable)
+    rows = steps.share.reviewed[steps.event] & steps.changed
+    return _could_be_filled(steps, rows, steps.replicas, steps.usable)
 
 
 def _fill(steps: Steps, row: int) -> str:
-    place, broker = shown(steps["placeholder"][row]), shown(steps["broker_id"][row])
-    return steps.about(row, f"broker {broker} for {place} of {steps.list(steps.stood[row])}")
+    return steps.about(row, f"{steps.list(steps.replicas[row])} for {steps.list(steps.stood[row])}")
 
 
 def _epochs(steps: Steps, row: int) -> str:
@@ -235,7 +190,7 @@ def _epochs(steps: Steps, row: int) -> str:
 
 
 def _usable_others(steps: Steps, row: int) -> str:
-    return listed(others(steps.lists.ids(int(steps.usable[row])), steps.lists.ids(int(steps.stood[row]))))
+    return listed(others(steps.lists.ids(int(steps.usable[row])), steps.lists.ids(int(steps.replicas[row]))))
 
 
 _SOUND = "a leader of the in-sync set, which is of the replicas, without placeholders"
@@ -244,11 +199,8 @@ PARTITION_CHECKS = (
     Check[Steps](
         "replicas-distinct",
         _not_distinct,
-        lambda steps, row: steps.about(row, f"replicas {steps.list(steps.placed[row])}"),
+        lambda steps, row: steps.about(row, f"replicas {steps.list(steps.replicas[row])}"),
         lambda steps, row: "distinct replicas",
-    ),
-    Check[Steps](
-        "replicas-distinct", _filled_by_a_replica, _fill, lambda steps, row: "a broker that is not yet a replica"
     ),
     Check[Steps](
         "leader-in-isr",
@@ -256,17 +208,7 @@ PARTITION_CHECKS = (
         lambda steps, row: steps.about(
             row,
             f"leader {shown(steps.leader[row])}, in sync {steps.list(steps.isr[row])}, "
-            f"replicas {steps.list(steps.stood[row])}",
-        ),
-        lambda steps, row: _SOUND,
-    ),
-    Check[Steps](
-        "leader-in-isr",
-        _step_out_of_order,
-        lambda steps, row: steps.about(
-            row,
-            f"leader {shown(steps.leading[row])}, in sync {steps.list(steps.synced[row])} "
-            f"of {steps.list(steps.stood[row])}",
+            f"replicas {steps.list(steps.replicas[row])}",
         ),
         lambda steps, row: _SOUND,
     ),
@@ -287,7 +229,7 @@ PARTITION_CHECKS = (
     Check[Steps](
         "placeholders-filled",
         _reviewed_and_left,
-        lambda steps, row: steps.about(row, f"{steps.list(steps.stood[row])} after a review"),
+        lambda steps, row: steps.about(row, f"{steps.list(steps.replicas[row])} after a review"),
         lambda steps, row: f"filled by one of {_usable_others(steps, row)}",
     ),
 )
@@ -307,7 +249,7 @@ class ReadyPartitions(Chosen):
         own = steps.share.topic[event] == steps.share.topic[steps.event[step]]
         super().__init__(steps.share, event[own])
         self.partition = steps.partition[step][own]
-        self.leader = steps.leading[step][own]
+        self.leader = steps.leader[step][own]
         self.live = self.share.live[self.event]
 
 
@@ -349,10 +291,10 @@ def _unled(could_lead: Ints, may_lead: Ints) -> Check[Steps]:
             return any(one in ids(could) for one in ids(synced))
 
         rows = steps.of_this_end & (may_lead[steps.event] != NOWHERE)
-        return judged(rows, is_left, steps.leading, steps.synced, could_lead[steps.event], may_lead[steps.event])
+        return judged(rows, is_left, steps.leader, steps.isr, could_lead[steps.event], may_lead[steps.event])
 
     def leader(steps: Steps, row: int) -> str:
-        return f"leader {shown(steps.leading[row])}, in sync {steps.list(steps.synced[row])} at the end of the log"
+        return f"leader {shown(steps.leader[row])}, in sync {steps.list(steps.isr[row])} at the end of the log"
 
     return Check(
         "led-when-possible",
@@ -366,16 +308,16 @@ def _unfilled(could: Ints) -> Check[Steps]:
     """Placeholders that are left at the end, in topics that are not deleted, where brokers that `could` have."""
 
     def broken(steps: Steps) -> Bools:
-        return _could_be_filled(steps, steps.of_this_end, steps.stands, could[steps.event])
+        return _could_be_filled(steps, steps.of_this_end, steps.replicas, could[steps.event])
 
     def brokers(steps: Steps, row: int) -> str:
-        able, stands = steps.lists.ids(int(could[steps.event[row]])), steps.lists.ids(int(steps.stands[row]))
+        able, stands = steps.lists.ids(int(could[steps.event[row]])), steps.lists.ids(int(steps.replicas[row]))
         return listed(others(able, stands))
 
     return Check(
         "placeholders-filled",
         broken,
-        lambda steps, row: steps.about(row, f"{steps.list(steps.stands[row])} at the end of the log"),
+        lambda steps, row: steps.about(row, f"{steps.list(steps.replicas[row])} at the end of the log"),
         lambda steps, row: f"filled by one of {brokers(steps, row)}",
     )
 

@@ -13,7 +13,6 @@ from events.external_decision import FOLLOW
 from projections.replay.checks.arrays import NONE, Bools, Ints, coded, numbers
 from projections.replay.checks.check import Check, Place
 
-_LOOKED_AT = ("ReconcileTopics", "ReportLeader")
 _DISCOVERED = ("DiscoverTopic", "DiscoverDeletion")
 ADOPTED = "AdoptMetadata"
 """The cause of all that stands for a cluster that was taken over as it was."""
@@ -30,28 +29,26 @@ CAUSES: dict[str, tuple[str, ...]] = {
         "DeleteTopic",
         "RefuseCreation",
         *_DISCOVERED,
-        *_LOOKED_AT,
+        "ReconcileTopics",
         FOLLOW,
     ),
     "PartitionsAdded": ("CreatePartitions", FOLLOW),
     "TopicDeleted": ("DeleteTopic",),
     "TopicConfigsChanged": ("AlterTopicConfigs", FOLLOW),
     "ChangeRejected": _CHANGES,
-    "LeaderElected": ("AlterTopicConfigs", "AlterPartition", "DiscoverTopic", *_LOOKED_AT),
-    "IsrChanged": ("AlterTopicConfigs", "AlterPartition", "DiscoverTopic", *_LOOKED_AT),
     "PartitionChanged": (
         "AlterTopicConfigs",
         "AlterPartition",
         "AssignDirectories",
         "BalanceLeaders",
+        "DiscoverTopic",
         "ElectLeaders",
         "ReassignPartitions",
-        *_LOOKED_AT,
+        "ReconcileTopics",
         FOLLOW,
     ),
-    "PlaceholderFilled": ("AlterTopicConfigs", *_LOOKED_AT),
     "MetadataPropagated": ("ConfirmMetadata",),
-    "TopicReady": ("ConfirmMetadata", "DiscoverTopic", *_LOOKED_AT),
+    "TopicReady": ("ConfirmMetadata", "DiscoverTopic", "ReconcileTopics"),
     "TopicDiscovered": ("DiscoverTopic", FOLLOW),
     "TopicVanished": (*_DISCOVERED, FOLLOW),
     "CreationRefused": ("RefuseCreation",),

@@ -17,7 +17,7 @@ from projections.replay.checks.timeline import Moments, Span
 
 _SORTED = (
     "log_partition", "offset", "at_ms", "type", "cause", "error_code", "deadline_ms", "timeout_ms", "partition",
-    "first", "leader", "leader_epoch", "partition_epoch", "placeholder", "broker_id", "manual", "added", "own_min_isr",
+    "first", "leader", "leader_epoch", "partition_epoch", "kraft", "manual", "added", "own_min_isr",
     "num_partitions", "replication_factor",
 )  # fmt: skip
 

@@ -15,10 +15,10 @@ from projections.replay.checks.check import Check, Place, listed, others, shown
 from projections.replay.checks.share import Share
 
 _OF_A_TOPIC = (
-    "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "LeaderElected", "IsrChanged", "PlaceholderFilled",
-    "PartitionChanged", "MetadataPropagated", "TopicReady", "TopicVanished", "CreationRefused",
+    "PartitionsAdded", "TopicDeleted", "TopicConfigsChanged", "PartitionChanged", "MetadataPropagated", "TopicReady",
+    "TopicVanished", "CreationRefused",
 )  # fmt: skip
-_OF_A_PARTITION = ("LeaderElected", "IsrChanged", "PlaceholderFilled", "PartitionChanged")
+_OF_A_PARTITION = "PartitionChanged"
 ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
 """What ends a topic's life."""
 
@@ -42,7 +42,7 @@ class Lives:
         self.count = at(counted, in_shard.last(created | discovered | share.of("PartitionsAdded")))
         configured = created | discovered | share.of("TopicConfigsChanged")
         self.min_isr = at(share["own_min_isr"], in_shard.last(configured))
-        moved = share.of("PartitionChanged") & (share["partition"] == 0) & (share.replicas != NOWHERE)
+        moved = share.of("PartitionChanged") & (share["partition"] == 0)
         self.placed_factor = np.where(moved, share.lists.sizes(share.replicas), NONE)
         """How many replicas an event gives to the first partition that it places."""
         firsts = share.created.place == 0
@@ -92,7 +92,7 @@ class Lives:
 def _not_there(lives: Lives) -> Bools:
     partition = lives.share["partition"]
     there = (partition >= 0) & (partition < lives.count)
-    return lives.share.of(*_OF_A_PARTITION) & lives.its_own & ~there
+    return lives.share.of(_OF_A_PARTITION) & lives.its_own & ~there
 
 
 def _wrongly_added(lives: Lives) -> Bools:

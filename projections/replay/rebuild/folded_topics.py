@@ -50,9 +50,9 @@ def state_hash(stored: bytes) -> str:
 def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
     """Fold the events of some shards into topics, as rows of TOPICS.
 
-    A change of a leader or an ISR overwrites the partition's previous one. So only the last change of each partition
-    is decoded, before the next event that depends on leaders, or at the end. Events that leave a topic unchanged are
-    not decoded. So this does not detect every damaged event; the checks of invariants decode all events.
+    A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
+    the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
+    this does not detect every damaged event; the checks of invariants decode all events.
     """
     for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
         shards = _Shards()

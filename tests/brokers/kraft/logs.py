@@ -26,7 +26,7 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.partitions.changes import replica_metadata_of
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, DictTopics, QuorumLeader, State
 from events.access import (
     Acl,

@@ -44,7 +44,7 @@ CHECKS = {
 
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
-    "FenceBroker", "UnfenceBroker", "ReconcileTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
+    "FenceBroker", "UnfenceBroker", "ReconcileTopics", "AlterPartition", "ConfirmMetadata",
     "ExpireRequest", "ChangeSettings", "RecordHead", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation",
     "FinishChange", "ChangeLogDirs", *ACCESS_COMMANDS,
 }  # fmt: skip
