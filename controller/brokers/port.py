@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Topic
-from events.catalog import Recorded
+from events.catalog import Fact, Recorded
 from events.logs.log import Commit
 from events.names import Offset, RequestId
 from projections.store.recorder import Recorder
@@ -25,7 +25,7 @@ class Stamp(TypedDict):
 class Stamper(Protocol):
     """The source of times and request ids."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self, at_least_ms: int = 0) -> int: ...
 
     def new_request_id(self, origin: str) -> RequestId:
         """A unique id; `origin` names its source."""
@@ -48,6 +48,28 @@ async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncI
             yield part
             await asyncio.sleep(0)
             await controller.decided()
+
+
+class Subscriber(Protocol):
+    """Follows the committed events of a log."""
+
+    @property
+    def handles(self) -> frozenset[type[Fact]]:
+        """The types of events that it handles."""
+        ...
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Handle the events of a commit, in log order without gaps; only those of the types in `handles`, so there may
+        be none. `end` is the offset of the commit's last event."""
+        ...
+
+
+def publish(records: Sequence[Recorded], *subscribers: Subscriber) -> None:
+    """Give the durable events of a commit to each subscriber."""
+    end = records[-1].offset
+    for each in subscribers:
+        handles = each.handles
+        each.on_events([record for record in records if type(record.event) in handles], end)
 
 
 class LeadLost(Exception):
@@ -111,7 +133,7 @@ class CommandSink(Stamper, Protocol):
         ...
 
 
-class Brokers(Protocol):
+class Brokers(Subscriber, Protocol):
     """A set of brokers. All events that it is given are durable."""
 
     def start(self, controller: CommandSink) -> None:
@@ -122,10 +144,6 @@ class Brokers(Protocol):
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The commands with which brokers answer these events without delay. The engine decides them in the same commit
         as the events."""
-        ...
-
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        """Handle committed events. They come in log order without gaps."""
         ...
 
     def resume(self) -> None:

@@ -57,6 +57,8 @@ class SimulatedBrokers:
     listeners.
     """
 
+    handles: frozenset[type[catalog.Fact]] = _OF_PARTITIONS | _OF_BROKERS
+
     def __init__(self, count: int) -> None:
         self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
@@ -95,9 +97,9 @@ class SimulatedBrokers:
         """Confirm the events for all brokers without delay: they apply events as soon as these are durable."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
-    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
+    def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         if not self._stopped:
-            self._applied_by_all(records[-1].offset)
+            self._applied_by_all(end)
             self._catch_up_after(records)
 
     async def stop(self) -> None:

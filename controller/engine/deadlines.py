@@ -7,45 +7,38 @@ of the state also has their deadlines.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
+from controller.brokers.port import CommandSink
 from controller.machine.commands.commands import ExpireRequest
 from controller.machine.state import Topic
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
-from events.names import RequestId, ShardKey, TopicName, shard_key
+from events.names import Offset, RequestId, ShardKey, TopicName, shard_key
 
 
 class Deadlines:
-    """Deadlines, soonest first. `durable` finds a topic; `now_ms` returns the time, at least the given one."""
+    """Deadlines of the topics in the store of `sink`, soonest first."""
 
-    def __init__(
-        self,
-        durable: Callable[[ShardKey], Topic | None],
-        now_ms: Callable[[int], int],
-        submit_internal: Callable[[ExpireRequest], None],
-    ) -> None:
-        self._durable = durable
-        self._now_ms = now_ms
-        self._submit_internal = submit_internal
+    handles = frozenset({TopicCreated, CreateAnswered})
+
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
         self._due: list[tuple[float, int, RequestId, TopicName]] = []
         """Heap of (due time by the loop's monotonic clock, deadline by the wall clock, request, topic)."""
         self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._due)
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
         """Replace all deadlines by those of these topics; passed deadlines are due at once."""
         self._due.clear()
         for key in waiting:
-            topic = self._durable(key)
+            topic = self._sink.store.durable(key)
             if topic is not None and topic.pending_create is not None:
                 self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
         self._set_timer()
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Add the deadlines of created topics, except those that the same events answer."""
         first = self._due[0] if self._due else None
         events = [record.event for record in records]
@@ -63,7 +56,7 @@ class Deadlines:
             self._timer.cancel()
 
     def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
-        wait_s = (deadline_ms - self._now_ms(0)) / 1000
+        wait_s = (deadline_ms - self._sink.now_ms(0)) / 1000
         heappush(self._due, (asyncio.get_running_loop().time() + wait_s, deadline_ms, request_id, topic))
 
     def _set_timer(self) -> None:
@@ -76,9 +69,9 @@ class Deadlines:
         try:
             while self._due and self._due[0][0] <= now_s:
                 _, deadline_ms, request_id, name = heappop(self._due)
-                if _is_pending(self._durable(shard_key(name)), request_id):
-                    at_ms = self._now_ms(deadline_ms)
-                    self._submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+                if _is_pending(self._sink.store.durable(shard_key(name)), request_id):
+                    at_ms = self._sink.now_ms(deadline_ms)
+                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
         except LogClosed:
             pass  # the log is being recovered; `begin` follows
         finally:

@@ -22,14 +22,11 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
-from controller.engine.faults import Faults
 from controller.engine.replies import Replies
 from controller.machine.access.quotas import mutations
 from controller.machine.commands.commands import (
     AnyCommand,
     BalanceLeaders,
-    BeginQuorumEpoch,
-    ChangeSettings,
     CreateTopic,
     DryRunResult,
     ReconcileTopics,
@@ -40,12 +37,9 @@ from controller.machine.decision import Answer, Decision
 from controller.machine.state import Settings, State
 from controller.policy.chain import request_metadata
 from controller.policy.runner import PolicyJudge
-from events.catalog import Cause, Recorded
+from events.catalog import Event, Recorded
 from events.logs.log import LogError
-from projections.store.recorder import Recorder
 
-_INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
-"""Without these the process would decide by the wrong settings, or lead without an epoch: it must exit."""
 SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions after which a slice of deciding ends, so that it does not block the event loop."""
 
@@ -63,84 +57,98 @@ class Decided(msgspec.Struct, gc=False):
     """Commands deferred to the next commit, because this one is full."""
 
 
-class QuotaLimits:
-    """Decides commands within the mutation quotas of their requesters (KIP-599)."""
+class Limits:
+    """Mutation quotas (KIP-599), and refusals that are counted because a similar one was just recorded."""
 
-    def __init__(self, replies: Replies, buckets: MutationQuotas) -> None:
+    def __init__(self, replies: Replies, buckets: MutationQuotas, refusals: RefusalRecords) -> None:
         self._replies = replies
         self._buckets = buckets
+        self._refusals = refusals
 
     def decide(
         self, state: State, quotas: Quotas, command: AnyCommand, decide: Callable[[State, AnyCommand], Decision]
-    ) -> tuple[AnyCommand, Decision]:
-        """Returns the decision, and the command, with a throttle time if the quota is exhausted."""
+    ) -> tuple[AnyCommand, Decision, bool]:
+        """Returns the command, with a throttle time if the quota is exhausted; the decision; and True if the decision
+        is a refusal that is only counted."""
         decision = decide(state, command)
-        if not quotas or not isinstance(command, TopicCommand):
-            return command, decision
-        changes = mutations(state, command, decision)
-        wait_ms, is_refused = self._buckets.charge(quotas, command, changes) if changes else (0, False)
-        if wait_ms:
-            self._replies.throttle(command.request_id, wait_ms)
-        if not is_refused:
-            return command, decision
-        throttled: Any = replace(command, throttle_ms=wait_ms)
-        return throttled, decide(state, throttled)
+        if quotas and isinstance(command, TopicCommand):
+            changes = mutations(state, command, decision)
+            wait_ms, is_refused = self._buckets.charge(quotas, command, changes) if changes else (0, False)
+            if wait_ms:
+                self._replies.throttle(command.request_id, wait_ms)
+            if is_refused:
+                throttled: Any = replace(command, throttle_ms=wait_ms)
+                command, decision = throttled, decide(state, throttled)
+        if decision.refusal is None:
+            return command, decision, False
+        assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
+        return command, decision, not self._refusals.is_recorded(command, decision)
+
+
+class Recording(Protocol):
+    """A log that records decisions: `Recorder`, or a partition of the events topic."""
+
+    state: State
+
+    def record_decision(
+        self, command: AnyCommand, events: Sequence[Event], answers: Sequence[Answer]
+    ) -> list[Recorded]:
+        """Apply the events of a decision, perhaps none, and add them to the next commit. If it raises, nothing is
+        changed."""
+        ...
 
 
 class Decider:
-    """Decides and applies commands in order."""
+    """Decides and applies commands in order.
 
-    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords, faults: Faults) -> None:
-        self._limits = QuotaLimits(replies, quotas)
-        self._refusals = refusals
-        self._faults = faults
+    `fault` reports a command on which deciding raised, and returns its answer; it raises on a command that the process
+    cannot do without. Without `limits`, there are no quotas and all refusals are recorded.
+    """
 
-    def decide(self, recorder: Recorder, commands: Sequence[AnyCommand]) -> Decided:
-        """Decide commands and record each before the next, until the commit is full. Raises LogError, and any error on
-        a command that the process cannot do without."""
+    def __init__(self, fault: Callable[[AnyCommand, Exception], Answer], limits: Limits | None = None) -> None:
+        self._fault = fault
+        self._limits = limits
+
+    def decide(
+        self,
+        log: Recording,
+        commands: Sequence[AnyCommand],
+        immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
+    ) -> Decided:
+        """Decide commands and record each before the next, until the commit is full; then the commands that brokers
+        submit at once about the events. Raises LogError, and what `fault` raises."""
         decided = Decided()
         for place, command in enumerate(commands):
             if decided.size >= SIZE_PER_COMMIT_MAX:
                 decided.deferred = commands[place:]
                 break
-            self._take(recorder, command, decided)
+            self._decide(log, command, decided)
+        if decided.records:
+            for command in immediate_commands(decided.records):
+                self._decide(log, command, decided)
         return decided
 
-    def add(self, recorder: Recorder, commands: Sequence[AnyCommand], decided: Decided) -> None:
-        """Decide further commands of the same commit. Raises as `decide` does."""
-        for command in commands:
-            self._take(recorder, command, decided)
-
-    def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
+    def _decide(self, log: Recording, command: AnyCommand, decided: Decided) -> None:
         try:
-            state = recorder.state
-            command, decision = self._limits.decide(state, state.cluster.quotas, command, decide)
+            state, limits, is_counted = log.state, self._limits, False
+            if limits is None:
+                decision = decide(state, command)
+            else:
+                command, decision, is_counted = limits.decide(state, state.cluster.quotas, command, decide)
             decided.size += _size(decision)
             if decision.needs_approval:
                 decided.needs_approval.append(command)  # type: ignore[arg-type]
-            elif self._is_recorded(command, decision):
-                cause = Cause(type(command).__name__, command.request_id)
-                decided.records += recorder.record(command.at_ms, cause, decision.events)
+            elif not is_counted:
+                decided.records += log.record_decision(command, decision.events, decision.answers)
             decided.answers.extend(decision.answers)
         except LogError:
             raise
         except Exception as error:
-            self._fail(recorder, command, error, decided)
-
-    def _fail(self, recorder: Recorder, command: AnyCommand, error: Exception, decided: Decided) -> None:
-        if isinstance(command, _INDISPENSABLE):
-            raise error
-        if isinstance(command, ReconcileTopics | BalanceLeaders) and len(command.topics) > 1:
-            for topic in command.topics:  # one topic that fails must not leave the others without leaders
-                self._take(recorder, replace(command, topics=(topic,)), decided)
-        else:
-            decided.answers.append(self._faults.record(command, error))
-
-    def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
-        if decision.refusal is None:
-            return bool(decision.events)
-        assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
-        return self._refusals.is_recorded(command, decision)
+            if isinstance(command, ReconcileTopics | BalanceLeaders) and len(command.topics) > 1:
+                for topic in command.topics:  # one topic that fails must not leave the others without leaders
+                    self._decide(log, replace(command, topics=(topic,)), decided)
+            else:
+                decided.answers.append(self._fault(command, error))
 
 
 def _size(decision: Decision) -> int:
@@ -159,6 +167,14 @@ class DryRunner(Protocol):
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The results of the dry run, in the order of the commands."""
         ...
+
+
+def needs_approval(state: State, command: TopicCommand) -> bool:
+    """True if a command needs approval now. If deciding raises, it fails when it is decided."""
+    try:
+        return decide(state, command).needs_approval  # type: ignore[arg-type]
+    except Exception:
+        return False
 
 
 async def with_verdicts(

@@ -20,13 +20,15 @@ from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.commands import AnyCommand
+from controller.machine.commands.commands import AnyCommand, BeginQuorumEpoch, ChangeSettings
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 
 FAILED: Final = "The controller failed on this request. Its log has the cause."
 CONTROLLER: Final = "(controller)"
 """The principal of commands without a client."""
+_INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
+"""Without these the process would decide by the wrong settings, or lead without an epoch: it must exit."""
 INTERVAL_S: Final = 60.0
 KINDS_MAX: Final = 1000
 NAME_CHARS_MAX: Final = 249
@@ -72,7 +74,9 @@ class Faults:
         self._log_limiter = LogRateLimiter()
 
     def record(self, command: AnyCommand, error: Exception) -> Answer:
-        """Report a failed command; returns the answer for its client."""
+        """Report a failed command; returns the answer for its client. Raises the error of an indispensable one."""
+        if isinstance(command, _INDISPENSABLE):
+            raise error
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
         self.log(kind, command.request_id, topic, error)

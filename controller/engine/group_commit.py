@@ -27,12 +27,12 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Brokers, LeadLost, Replication
+from controller.brokers.port import Brokers, LeadLost, Replication, publish
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine import replies
 from controller.engine.background import Background
 from controller.engine.deadlines import Deadlines
-from controller.engine.decider import Decider, DryRunner, restamped, with_verdicts
+from controller.engine.decider import Decider, DryRunner, Limits, restamped, with_verdicts
 from controller.engine.faults import Faults
 from controller.engine.inbox import Inbox
 from controller.engine.reconciler import Reconciler
@@ -45,16 +45,14 @@ from controller.machine.commands.commands import (
     ChangeSettings,
     ClientCommand,
     ExpireRequest,
-    ReconcileTopics,
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.blocks import Span
-from controller.machine.state import State, Topic
+from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from events.catalog import Configs, Recorded
 from events.logs.log import EventLog, LogError
-from events.names import Offset, ShardKey, TopicName
+from events.names import Offset
 from projections.store.recorder import EVENTS_ALONE, Projector
 from projections.store.store import TopicStore
 
@@ -112,10 +110,11 @@ class Controller:
         self.background, self._end_background = background.begin, background.stop
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
-        self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
-        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
+        limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._decider = Decider(self._faults.record, limits)
+        self._deadlines = Deadlines(self)
         """Deadlines of pending creates whose client connection is gone or got a storage error."""
-        self._reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
+        self._reconciler = Reconciler(self)
 
     # --- life
 
@@ -275,7 +274,7 @@ class Controller:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
                     self._storage.publish()
-                    self.brokers.on_events(records)
+                    publish(records, self.brokers)
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again from the end of the log
             else:
@@ -289,11 +288,10 @@ class Controller:
         return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
-        decided = self._decider.decide(self._storage.recorder, commands)
+        decided = self._decider.decide(self._storage.recorder, commands, self.brokers.immediate_commands)
         if decided.deferred:
             self._inbox.return_to_head(decided.deferred)
         if decided.records:
-            self._decider.add(self._storage.recorder, self.brokers.immediate_commands(decided.records), decided)
             started_s = self._clock_s()
             try:
                 await self._storage.write(
@@ -318,9 +316,7 @@ class Controller:
             self._notify(decided.records)
 
     def _notify(self, records: list[Recorded]) -> None:
-        self.reports.decided(records)
-        self.brokers.on_events(records)
-        self._reconciler.on_events(records)
+        publish(records, self.reports, self.brokers, self._reconciler)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""
@@ -361,13 +357,6 @@ class Controller:
         else:
             for command in commands:
                 self.background(self._request_approval((command,)))
-
-    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("reconcile")
-        self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
-
-    def _durable(self, key: ShardKey) -> Topic | None:
-        return self.store.durable(key)
 
 
 def _loop_s() -> float:

@@ -13,19 +13,20 @@ The sweep at the start covers the rare case that the process before died during 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 
+from controller.brokers.port import CommandSink, stamp
+from controller.machine.commands.commands import ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from controller.machine.partitions.blocks import Span
 from controller.machine.partitions.leadership import is_reconciled
 from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from events import catalog
 from events.logs.log import LogClosed
-from events.names import BrokerId, TopicName, shard_key
-from projections.store.store import PARTITIONS_PER_SLICE, Part, TopicStore, parts_of, topic_slices, unhealthy_slices
+from events.names import BrokerId, Offset, TopicName, shard_key
+from projections.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """Configs that determine which replicas may lead."""
@@ -38,23 +39,13 @@ _ALL_KRAFT_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigs
 
 
 class Reconciler:
-    """Runs one sweep at a time, and again from the beginning if brokers changed during it.
+    """Runs one sweep at a time, and again from the beginning if brokers changed during it. It submits its commands to
+    `sink`, the controller of one log."""
 
-    `store` returns the current store, `reconcile` submits the command for topics or a span of one topic, `decided`
-    waits until all submitted commands are durable, `background` starts a task.
-    """
+    handles = _ONE_KRAFT_BROKER | _ALL_SIMULATED_BROKERS | _ALL_KRAFT_BROKERS | {catalog.TopicConfigsChanged}
 
-    def __init__(
-        self,
-        store: Callable[[], TopicStore],
-        reconcile: Callable[[tuple[TopicName, ...], Span | None], None],
-        decided: Callable[[], Awaitable[None]],
-        background: Callable[[Coroutine[object, object, None]], asyncio.Task[None]],
-    ) -> None:
-        self._store = store
-        self._reconcile = reconcile
-        self._decided = decided
-        self._background = background
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._low_priority = False
@@ -66,10 +57,10 @@ class Reconciler:
         self._configured: dict[TopicName, None] = {}
         """Large topics whose configs changed which replicas may lead or are eligible."""
 
-    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
-        """Start a sweep if a broker event is among the records."""
+    def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
+        """Start a sweep if the events may affect other topics than their own."""
         self._on_config_events(records)
-        if has_kraft_brokers(self._store().durable_cluster):
+        if has_kraft_brokers(self._sink.store.durable_cluster):
             self._on_kraft_broker_events(records)
             return
         kinds = {type(record.event) for record in records}
@@ -81,7 +72,7 @@ class Reconciler:
     def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
             if type(record.event) is catalog.TopicConfigsChanged and _may_elect(record.event):
-                topic = self._store().durable_named(record.event.topic)
+                topic = self._sink.store.durable_named(record.event.topic)
                 if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
                     self._configured[topic.name] = None
         if self._configured:
@@ -109,7 +100,7 @@ class Reconciler:
 
     def _begin(self) -> None:
         if self.idle:
-            self._task = self._background(self._sweep())
+            self._task = self._sink.background(self._sweep())
 
     def stop(self) -> None:
         if self._task is not None:
@@ -121,7 +112,7 @@ class Reconciler:
             configured, self._configured = self._configured, {}
             everything, is_low_priority, unhealthy = self._again or self._low_priority, not self._again, self._unhealthy
             self._again = self._low_priority = self._unhealthy = False
-            slices = topic_slices(self._store) if everything else self._of(brokers, configured, unhealthy)
+            slices = topic_slices(lambda: self._sink.store) if everything else self._of(brokers, configured, unhealthy)
             try:
                 await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_low_priority)
             except LogClosed:
@@ -133,9 +124,10 @@ class Reconciler:
         for part in parts:
             in_need = self._in_need(part, configured)
             if in_need:
-                self._reconcile(in_need, part.span)
+                stamped = stamp(self._sink, "reconcile")
+                self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, span=part.span))
             await asyncio.sleep(0)
-            await self._decided()
+            await self._sink.decided()
             if is_low_priority and not self._again:
                 await asyncio.sleep(now_s() - resumed_s)
             resumed_s = now_s()
@@ -145,17 +137,17 @@ class Reconciler:
     ) -> Iterator[list[Topic]]:
         """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. With
         `unhealthy` also the under-replicated and offline ones."""
-        store = self._store()
+        store = self._sink.store
         keys = dict.fromkeys(map(shard_key, configured))
         for broker_id in brokers:
             keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
         some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
-        return chain(some, unhealthy_slices(self._store)) if unhealthy else some
+        return chain(some, unhealthy_slices(lambda: self._sink.store)) if unhealthy else some
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
-        cluster = self._store().durable_cluster
+        cluster = self._sink.store.durable_cluster
         return tuple(
             topic.name
             for topic in part.topics

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import msgspec
 
 from events import access, catalog
-from events.catalog import Recorded
+from events.catalog import Fact, Recorded
+from events.names import Offset
 
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
@@ -43,25 +44,27 @@ class Reports:
         self._lines = lines
         self._decisions = decisions
 
+    @property
+    def handles(self) -> frozenset[type[Fact]]:
+        return _HANDLED
+
     def committed(self, commands: int, events: int, seconds: float) -> None:
         """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
         self.figures.committed(commands, events, seconds)
 
-    def decided(self, records: Sequence[Recorded]) -> None:
-        """Write a line for each decision among the durable events."""
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Write a line for each decision."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:
             event = record.event
-            line = _LINES.get(type(event))
-            if line is None:
-                if isinstance(event, catalog.CreateRejected):
-                    rules[event.request_id, event.topic] = event.rule
+            if isinstance(event, catalog.CreateRejected):
+                rules[event.request_id, event.topic] = event.rule
                 continue
             if isinstance(event, catalog.CreateAnswered):
                 self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
             if self._decisions:
-                out.append(_encode(line(record, event, rules)))
+                out.append(_encode(_LINES[type(event)](record, event, rules)))
         if out:
             self._lines(b"\n".join(out) + b"\n")
 
@@ -149,3 +152,4 @@ _LINES: dict[type, MakeLine] = {
     catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
     catalog.FeaturesChanged: _happened(reason="reason", features="features"),
 }
+_HANDLED = frozenset({*_LINES, catalog.CreateRejected})

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
@@ -81,6 +81,18 @@ class ActionListener(Protocol):
 
     def finished(self, action: Action, refusal: Refusal | None) -> None: ...
     def topic(self, name: TopicName) -> Topic | None: ...
+
+
+ACTED_ON: Final = frozenset(
+    {
+        catalog.TopicCreated,
+        catalog.PartitionsAdded,
+        catalog.TopicDeleted,
+        catalog.TopicConfigsChanged,
+        catalog.PlaceholderFilled,
+    }
+)
+"""The types of events that lead to an action."""
 
 
 def action_of(event: catalog.Event, tried: bool = False) -> Action | None:

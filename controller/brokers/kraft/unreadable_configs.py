@@ -39,6 +39,10 @@ logger = structlog.get_logger("topicwright.kraft")
 class UnreadableConfigs:
     """The unreadable configs of one cluster, updated with each event."""
 
+    handles: Final = frozenset(
+        {TopicCreated, TopicDiscovered, TopicConfigsChanged, TopicDeleted, TopicVanished, ResourceConfigsChanged}
+    )
+
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Configs] = {}
 

@@ -38,7 +38,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine.decider import QuotaLimits
+from controller.engine.decider import Limits
 from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
@@ -83,7 +83,7 @@ class BrokerConfigCopies:
         """The partitions that lagged at the last heartbeat."""
         self._arrived = asyncio.Event()
 
-    def on_events(self) -> None:
+    def read_further(self) -> None:
         """Partitions were read further."""
         if not self._lagging():
             self._arrived.set()
@@ -169,7 +169,7 @@ class GatewayNode:
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
-        self._limits = QuotaLimits(self.replies, quotas or MutationQuotas())
+        self._limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
         self._members = members
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
@@ -249,9 +249,9 @@ class GatewayNode:
             self._sender.send(command, home)
             return
         quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
-        to_send, expected = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
+        to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
         assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
-        if expected.refusal is None or self.refusals.is_recorded(to_send, expected):
+        if not is_counted:
             self._sender.send(to_send, home)
         else:
             for answer in expected.answers:
@@ -299,7 +299,7 @@ class GatewayNode:
             self.fail(error)
             return
         self._unread -= batch.ended
-        self._copies.on_events()
+        self._copies.read_further()
         for number, decision in accepted:
             for answer in decision.answers:
                 self.replies.resolve(answer)

@@ -11,6 +11,8 @@ all the same. A topic that results from the events is not repeated: the reader h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import asdict, replace
 
@@ -24,7 +26,7 @@ from controller.machine.commands.commands import (
     ReportLeader,
     TopicCommand,
 )
-from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
+from controller.machine.decision import Answer, Detail, PartitionAnswer
 from controller.machine.state import Topic, Topics
 from events.catalog import Fact
 from events.codec import UNREADABLE
@@ -121,19 +123,16 @@ _encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
 _decode = msgspec.msgpack.Decoder(tuple[_EncodedAnswer, ...]).decode
 
 
-def encode_answers(decision: Decision, topics: Topics) -> bytes:
+def encode_answers(answers: Sequence[Answer], topics: Topics, *, has_events: bool) -> bytes:
     """The answers of a decision, empty without answers; `topics` is the state after its events."""
-    if not decision.answers:
-        return b""
-    return _encode([_encoded_answer(answer, decision, topics) for answer in decision.answers])
+    return _encode([_encoded_answer(answer, topics, has_events) for answer in answers]) if answers else b""
 
 
-def size_of_answers(decision: Decision) -> int:
+def size_of_answers(answers: Sequence[Answer], *, has_events: bool) -> int:
     """The approximate size of the answers: details, each of which may list thousands of ACLs, and topics in a decision
     without events."""
-    topic = () if decision.events else tuple(answer.topic for answer in decision.answers)
-    large = (*(answer.details for answer in decision.answers), *topic)
-    return sum(len(_encode(one)) for one in large if one)
+    topics = () if has_events else tuple(answer.topic for answer in answers)
+    return sum(len(_encode(one)) for one in (*(answer.details for answer in answers), *topics) if one)
 
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
@@ -141,9 +140,9 @@ def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
     return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
 
 
-def _encoded_answer(answer: Answer, decision: Decision, topics: Topics) -> _EncodedAnswer:
+def _encoded_answer(answer: Answer, topics: Topics, has_events: bool) -> _EncodedAnswer:
     topic, is_current = answer.topic, False
-    if topic is not None and decision.events:
+    if topic is not None and has_events:
         current = topics.get(shard_key(topic.name))
         is_current = current is not None and current.topic_id == topic.topic_id
         if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds

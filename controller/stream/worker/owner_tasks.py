@@ -20,14 +20,12 @@ from contextlib import closing
 import msgspec
 import structlog
 
-from controller.brokers.port import Brokers
+from controller.brokers.port import Brokers, publish
 from controller.engine.background import Background
 from controller.engine.deadlines import Deadlines
-from controller.engine.decider import DryRunner
 from controller.engine.reconciler import Reconciler
 from controller.engine.stamps import Stamps
-from controller.machine.commands.commands import AnyCommand, ReconcileTopics
-from controller.machine.partitions.blocks import Span
+from controller.machine.commands.commands import AnyCommand
 from controller.serving.archiving import Archiving, Retention, sign_heads
 from controller.settings.load import ServeSettings
 from controller.stream.log.codec import encode_command, key_of
@@ -39,9 +37,8 @@ from events.catalog import Recorded
 from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
 from events.logs.archive.manifest import Writer
 from events.logs.archive.store import ArchiveStore
-from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
-from events.names import Offset, RequestId, TopicName, shard_key
+from events.names import Offset, RequestId
 from projections.queries.query import Query
 from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
@@ -74,7 +71,7 @@ class PartitionHistory:
         self._snapshots.reached()
         self._background.begin(self._archiving.run())
 
-    def on_events(self) -> None:
+    def decided_further(self) -> None:
         """The partition was decided further."""
         self._snapshots.reached()
 
@@ -113,7 +110,6 @@ MakeBrokers = Callable[[PartitionState], Brokers]
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all partitions of a worker share."""
 
-    partitions: int
     transport: Callable[[], Transport]
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
@@ -130,14 +126,13 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     signing_interval_s: float = 600.0
 
 
-class PartitionSink:
-    """A `CommandSink` over one partition: observations become commands of its topic."""
+class PartitionLeader:
+    """The tasks of one owned partition: a `CommandSink` whose commands go to its commands topic."""
 
     def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
-        self.partition = partition.partition
         self.store: TopicStore = partition.store
-        self._context = context
-        self._state = partition
+        self.new_request_id = context.new_request_id
+        self._context, self._partition = context, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
         self._submitted = self._acknowledged = 0
@@ -147,33 +142,63 @@ class PartitionSink:
         self._progress = asyncio.Event()
         """Set and replaced whenever commands are submitted or decided."""
         background = Background(context.on_failure)
-        self.background, self.stop = background.begin, background.stop
-        self.reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
+        self.background, self._end_background = background.begin, background.stop
+        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self)
+        self.brokers = context.make_brokers(partition)
+        self.cluster = self.brokers if isinstance(self.brokers, PartitionCluster) else None
+        """The target cluster; None without one."""
         self.background(self._submit_all())
+        self.history = context.history(partition)
+        if self.history is not None:
+            self.history.begin()
+        if context.signer is not None:
+            part = Query(partition.log, lambda: partition.store, partition.partition)
+            self.background(sign_heads(self, part, context.signer, context.signing_interval_s))
+        self._deadlines.begin(partition.state.waiting)
+        self.brokers.start(self)
+        self._reconciler.sweep()
+
+    def decided_further(self, records: Sequence[Recorded]) -> None:
+        """The partition was decided further; its commands may have had no events."""
+        self._decided = self.next_source
+        self._poke()
+        if self.history is not None:
+            self.history.decided_further()
+        if records:
+            publish(records, self._deadlines, self.brokers, self._reconciler)
+
+    async def end(self) -> None:
+        """The partition is no longer owned."""
+        if self.history is not None:
+            await self.history.end()
+        self._deadlines.stop()
+        self._reconciler.stop()
+        await self.brokers.stop()
+        await self._end_background()
+
+    @property
+    def next_source(self) -> int:
+        """The offset of the next command."""
+        return self._partition.reader.next_source
+
+    # --- the port of brokers
 
     @property
     def last_offset(self) -> Offset:
         """The number of the partition's newest event, -1 without one."""
-        return Offset(self._state.log.durable_offset - 1)
+        return Offset(self._partition.log.durable_offset - 1)
 
     def has_pending_creates(self) -> bool:
         """True if a topic of the partition is incomplete."""
-        return bool(self._state.state.waiting)
+        return bool(self._partition.state.waiting)
 
     def is_reconciled(self) -> bool:
         """True if every topic was reconciled since the last broker change."""
-        return self.reconciler.idle
+        return self._reconciler.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The time for a command: not earlier than the partition's newest event."""
-        return self._stamps.now_ms(max(self._state.last_ms, at_least_ms))
-
-    def new_request_id(self, origin: str = "") -> RequestId:
-        return self._context.new_request_id(origin)
-
-    def owns(self, topic: str) -> bool:
-        """True if the partition decides a topic of this name."""
-        return partition_of(shard_key(topic), self._context.partitions) == self.partition
+        return self._stamps.now_ms(max(self._partition.last_ms, at_least_ms))
 
     def submit_internal(self, command: AnyCommand) -> None:
         """Submit a command to the partition."""
@@ -190,15 +215,6 @@ class PartitionSink:
         while self._decided <= offset:
             await self._progress.wait()
 
-    def on_events(self) -> None:
-        """The partition was decided further."""
-        self._decided = self._state.reader.next_source
-        self._poke()
-
-    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("reconcile")
-        self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
-
     async def _submit_all(self) -> None:
         while True:
             await self._wake.wait()
@@ -213,93 +229,10 @@ class PartitionSink:
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport = self._context.transport()
-        appending = [
-            await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
-        ]
+        transport, partition = self._context.transport(), self._partition.partition
+        appending = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
         self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 
     def _poke(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
-
-
-class _PartitionTasks:
-    """The tasks of one owned partition."""
-
-    def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
-        self.sink = PartitionSink(context, partition)
-        self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.submit_internal)
-        self.reconciler = self.sink.reconciler
-        self.brokers = context.make_brokers(partition)
-        self.history = context.history(partition)
-        if self.history is not None:
-            self.history.begin()
-        if context.signer is not None:
-            part = Query(partition.log, lambda: partition.store, partition.partition)
-            self.sink.background(sign_heads(self.sink, part, context.signer, context.signing_interval_s))
-        self.deadlines.begin(partition.state.waiting)
-        self.brokers.start(self.sink)
-        self.reconciler.sweep()
-
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        self.sink.on_events()
-        if self.history is not None:
-            self.history.on_events()
-        if records:
-            self.deadlines.on_events(records)
-            self.brokers.on_events(records)
-            self.reconciler.on_events(records)
-
-    async def end(self) -> None:
-        if self.history is not None:
-            await self.history.end()
-        self.deadlines.stop()
-        self.reconciler.stop()
-        await self.brokers.stop()
-        await self.sink.stop()
-
-
-class OwnerTasks:
-    """Implements `engine.Owner` for all partitions of a worker."""
-
-    def __init__(self, context: WorkerContext) -> None:
-        self._context = context
-        self._tasks: dict[int, _PartitionTasks] = {}
-
-    def begin(self, partition: PartitionState) -> None:
-        self._tasks[partition.partition] = _PartitionTasks(self._context, partition)
-
-    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        return self._tasks[partition.partition].brokers.immediate_commands(records)
-
-    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        self._tasks[partition.partition].on_events(records)
-
-    async def end(self, partition: int) -> None:
-        tasks = self._tasks.pop(partition, None)
-        if tasks is not None:
-            await tasks.end()
-
-    def cluster_of(self, partition: int) -> DryRunner | None:
-        """The target cluster of a partition, None without one."""
-        tasks = self._tasks.get(partition)
-        brokers = tasks.brokers if tasks is not None else None
-        return brokers if isinstance(brokers, PartitionCluster) else None
-
-    @property
-    def error(self) -> str | None:
-        """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
-        brokers = [tasks.brokers for tasks in self._tasks.values()]
-        return next((each.error for each in brokers if isinstance(each, PartitionCluster) and each.error), None)
-
-    @property
-    def not_archived(self) -> int:
-        """The number of partitions that cannot be archived."""
-        histories = [tasks.history for tasks in self._tasks.values()]
-        return sum(1 for history in histories if history is not None and history.error)
-
-    @property
-    def deadlines(self) -> int:
-        """The number of pending deadlines."""
-        return sum(len(tasks.deadlines) for tasks in self._tasks.values())

@@ -38,6 +38,8 @@ from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
 class PartitionBrokers(SimulatedBrokers):
     """Brokers 1 to `count`, and all others in the partition, without a delay."""
 
+    handles = SimulatedBrokers.handles | {BrokerRegistered}
+
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)
         self.default_endpoints = ()
@@ -71,7 +73,7 @@ class PartitionBrokers(SimulatedBrokers):
         first, last = records[0].offset, records[-1].offset
         return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Update which brokers run, then apply and report."""
         for record in records:
             match record.event:
@@ -83,9 +85,7 @@ class PartitionBrokers(SimulatedBrokers):
                 case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
                     if broker_id in self.by_id:
                         self.by_id[broker_id].running = False
-                case _:
-                    continue
-        super().on_events(records)
+        super().on_events(records, end)
 
     def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
         return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))

@@ -15,7 +15,7 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
+from controller.stream.worker.owner_tasks import MakeBrokers, PartitionHistory, PartitionLeader, WorkerContext
 from controller.stream.worker.partition_brokers import PartitionBrokers
 from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
@@ -30,18 +30,18 @@ ALL = tuple(range(TOPICS.partitions))
 
 
 class Nothing:
-    """An owner that only decides."""
+    """A leader that only decides; also its own brokers."""
 
-    def begin(self, partition: PartitionState) -> None:
-        return None
+    def __init__(self, cluster: DryRunner | None, partition: PartitionState) -> None:
+        self.brokers, self.cluster, self.history = self, cluster, None
 
-    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def decided_further(self, records: Sequence[Recorded]) -> None:
         return None
 
-    async def end(self, partition: int) -> None:
+    async def end(self) -> None:
         return None
 
 
@@ -77,12 +77,11 @@ class Stage:
             TOPICS,
             Identity(name, release, settings),
             connect=self._connect,
-            owner=self._watching(name, partial(brokers_of, brokers), history) if brokers else Nothing(),
+            lead=self._lead(name, partial(brokers_of, brokers), history) if brokers else partial(Nothing, cluster),
             watcher=self,
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
             judge=judge,
-            cluster_of=lambda _: cluster,
             archive=archive,
         )
 
@@ -90,12 +89,12 @@ class Stage:
         self.transports.append(MemoryTransport(self.kafka, self.failing))
         return self.transports[-1]
 
-    def _watching(
+    def _lead(
         self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory | None]
-    ) -> OwnerTasks:
-        return OwnerTasks(
+    ) -> Callable[[PartitionState], PartitionLeader]:
+        return partial(
+            PartitionLeader,
             WorkerContext(
-                partitions=TOPICS.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
@@ -103,7 +102,7 @@ class Stage:
                 on_rejected=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,
-            )
+            ),
         )
 
     # --- as a driver does
@@ -114,14 +113,14 @@ class Stage:
 
     async def work(self, partition: int | None = None, count: int = 1000) -> None:
         """Decide what is there, up to `count` commands of each partition."""
-        for each in sorted(self.engine.active) if partition is None else (partition,):
+        for each in sorted(self.engine.leaders) if partition is None else (partition,):
             await self.engine.handle(self.kafka.fetch(each, self.engine.next_source(each), count))
 
     async def settle(self) -> None:
         """Decide until nobody puts anything any more."""
         quiet = 0
         while quiet < 5:
-            behind = [p for p in self.engine.active if self.engine.next_source(p) < len(self.kafka.commands[p])]
+            behind = [p for p in self.engine.leaders if self.engine.next_source(p) < len(self.kafka.commands[p])]
             quiet = 0 if behind else quiet + 1
             await self.work()
             await asyncio.sleep(0.001)
