@@ -29,17 +29,12 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.port import Brokers, LeadLost, Replication, publish
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine import replies
-from controller.engine.background import Background
-from controller.engine.deadlines import Deadlines
-from controller.engine.decider import Decider, DryRunner, Limits, restamped, with_verdicts
-from controller.engine.faults import Faults
-from controller.engine.inbox import Inbox
-from controller.engine.reconciler import Reconciler
-from controller.engine.replies import PendingRequest, Replies
+from controller.engine import requests
+from controller.engine.decider import Decider, DryRunner, Faults, Limits, restamped, with_verdicts
 from controller.engine.reports import Reports
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Inbox, PendingRequest, Replies, Stamps
 from controller.engine.storage import Flush, Storage
+from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.commands import (
     AnyCommand,
     ChangeSettings,
@@ -165,7 +160,7 @@ class Controller:
         if self.failure is None:
             self.failure = error
             self.reports.controller_failed(error)
-            self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
+            self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
 
@@ -235,13 +230,13 @@ class Controller:
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.storage_error is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED
+            return ErrorCode.KAFKA_STORAGE_ERROR, requests.STORAGE_FAILED
         if self.failure is not None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
+            return ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED
         if self._inbox.closed.is_set():
-            return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
+            return ErrorCode.NOT_CONTROLLER, requests.CONTROLLER_STOPS
         if not self._storage.leads:
-            return ErrorCode.NOT_CONTROLLER, replies.ANOTHER_LEADS
+            return ErrorCode.NOT_CONTROLLER, requests.ANOTHER_LEADS
         return None
 
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
@@ -250,7 +245,7 @@ class Controller:
             self.submit_internal(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
         # The rest still waits for policies or the target cluster; `_request_approval` will find its timeout used up.
-        why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
+        why = requests.STILL_JUDGED if self._cluster is None else requests.STILL_CARRIED_OUT
         self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
 
     # --- group commit
@@ -269,7 +264,7 @@ class Controller:
     async def _may_decide(self) -> bool:
         """Wait until this process may decide, applying the leader's commits meanwhile. False when stopping."""
         while not self._storage.leads:
-            self._fail_all(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
+            self._fail_all(ErrorCode.NOT_CONTROLLER, requests.LEAD_LOST)
             try:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
@@ -321,7 +316,7 @@ class Controller:
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""
         self.reports.storage_failed(str(error))
-        self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
+        self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, requests.STORAGE_FAILED)
         survivors = await self._storage.recover(error, self._inbox.closed)
         if survivors is None:
             return

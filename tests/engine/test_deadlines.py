@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.engine.deadlines import Deadlines
+from controller.engine.tasks import Deadlines
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.state import Topic
 from events.catalog import Cause, CreateAnswered, CreateRequested, Event, Recorded, TopicCreated, TopicReady

@@ -11,7 +11,7 @@ Constraints:
 - Every request is answered in time: shortly after its deadline, or after `answer_timeout_s` without one.
   REQUEST_TIMED_OUT means that the command lies in Kafka, NOT_CONTROLLER that Kafka did not take it in time.
 - Without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready.
-- A command that raises before it is sent fails alone (`controller.engine.faults`).
+- A command that raises before it is sent fails alone (`controller.engine.decider`).
 - An event that cannot be read or applied ends the process: it would show another state than the decided one.
 
 Some results depend on earlier commands: mutation quotas (KIP-599), and refusals of the same kind. Workers decide each
@@ -38,10 +38,8 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine.decider import Limits
-from controller.engine.faults import Faults
-from controller.engine.replies import PendingRequest, Replies
-from controller.engine.stamps import Stamps
+from controller.engine.decider import Faults, Limits
+from controller.engine.requests import PendingRequest, Replies, Stamps
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import (
     AlterResourceConfigs,

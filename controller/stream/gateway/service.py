@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.security import Security
-from controller.engine.background import Background
+from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
 from controller.serving.archiving import archive_store, dropping, head_signer
 from controller.serving.client_listeners import Address, ClientListeners

@@ -27,9 +27,8 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
-from controller.stream.log.codec import decode_answers, encode_answers, size_of_answers
+from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
-from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION, Event, Fact, Recorded
 from events.codec import decode_event, encode_event

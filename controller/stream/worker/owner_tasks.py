@@ -21,16 +21,13 @@ import msgspec
 import structlog
 
 from controller.brokers.port import Brokers, publish
-from controller.engine.background import Background
-from controller.engine.deadlines import Deadlines
-from controller.engine.reconciler import Reconciler
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
+from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.commands import AnyCommand
 from controller.serving.archiving import Archiving, Retention, sign_heads
 from controller.settings.load import ServeSettings
-from controller.stream.log.codec import encode_command, key_of
+from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.recent_requests import RECENT_EVENTS
 from controller.stream.log.transport import KafkaUnavailable, Transport
 from controller.stream.worker.partition_brokers import PartitionCluster
 from events.catalog import Recorded

@@ -20,8 +20,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from controller.engine.decider import Decider, DryRunner, needs_approval, with_verdicts
-from controller.engine.faults import NAME_CHARS_MAX, one_line
+from controller.engine.decider import NAME_CHARS_MAX, Decider, DryRunner, needs_approval, one_line, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand

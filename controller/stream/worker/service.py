@@ -23,10 +23,10 @@ import structlog
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import Security
 from controller.brokers.port import publish
-from controller.engine.background import Background
-from controller.engine.faults import LogRateLimiter, place_of, trace_of
+from controller.engine.decider import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
+from controller.engine.tasks import Background
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener

@@ -14,10 +14,8 @@ from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.engine.decider import Decider, Limits
-from controller.engine.faults import Faults
-from controller.engine.replies import Replies
-from controller.engine.stamps import Stamps
+from controller.engine.decider import Decider, Faults, Limits
+from controller.engine.requests import Replies, Stamps
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker
 from events.codec import decode_event

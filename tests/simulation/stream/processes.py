@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.engine.decider import DryRunner
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf

@@ -24,7 +24,7 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
-from controller.stream.log import partition, recent_requests
+from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
@@ -360,9 +360,9 @@ async def test_duplicates_are_detected_by_a_new_owner(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request leaves three events here: of four the last three have one of the newest eight."""
-    for module in (recent_requests, partition):
+    for module in (codec, partition):
         monkeypatch.setattr(module, "RECENT_EVENTS", 8)
-    monkeypatch.setattr(recent_requests, "_FORGET_EVERY", 1)
+    monkeypatch.setattr(codec, "_FORGET_EVERY", 1)
     names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
     commands = [create(name, timeout_ms=0) for name in names]
     found = []
