@@ -101,7 +101,15 @@ class Replication(Protocol):
         ...
 
 
-class CommandSink(Stamper, Protocol):
+class InternalCommands(Stamper, Protocol):
+    """Takes commands that have no client."""
+
+    def submit_internal(self, command: AnyCommand) -> None:
+        """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
+        ...
+
+
+class CommandSink(InternalCommands, Protocol):
     """The controller, as brokers report to it."""
 
     @property
@@ -118,10 +126,6 @@ class CommandSink(Stamper, Protocol):
 
     def is_reconciled(self) -> bool:
         """True if every topic was reconciled since a broker last came or went."""
-        ...
-
-    def submit_internal(self, command: AnyCommand) -> None:
-        """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
         ...
 
     async def decided(self) -> None:

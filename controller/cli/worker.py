@@ -117,7 +117,7 @@ class _Brokers(NamedTuple):
 def _brokers(text: str) -> _Brokers:
     count = serve.simulated_brokers(text)
     if count is not None:
-        from controller.stream.worker.partition_brokers import PartitionBrokers
+        from controller.stream.worker.owner_tasks import PartitionBrokers
 
         return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")

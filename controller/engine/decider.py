@@ -102,7 +102,7 @@ class Recording(Protocol):
     state: State
 
     def record_decision(
-        self, command: AnyCommand, events: Sequence[Event], answers: Sequence[Answer]
+        self, command: AnyCommand, events: Sequence[Event], answers: Sequence[Answer], /
     ) -> list[Recorded]:
         """Apply the events of a decision, perhaps none, and add them to the next commit. If it raises, nothing is
         changed."""

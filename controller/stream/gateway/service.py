@@ -36,10 +36,9 @@ from controller.serving.process import (
 )
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
-from controller.stream.gateway.follower import Follower
+from controller.stream.gateway.kafka import CommandProducer, Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (

@@ -33,7 +33,7 @@ from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
 from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
 from controller.stream.worker.owner_tasks import PartitionLeader
-from controller.stream.worker.partition_decider import Duplicate, Fault, PartitionBatch, PartitionDecider, Sourced
+from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
@@ -69,7 +69,7 @@ class Watcher(Protocol):
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
     def skipped(self, fault: Fault) -> None: ...
-    def duplicate(self, copy: Duplicate) -> None: ...
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
@@ -290,8 +290,8 @@ class Engine:
                 state.commit()
                 for fault in batch.faults:
                     self._watcher.skipped(fault)
-                for copy in batch.copies:
-                    self._watcher.duplicate(copy)
+                for sourced, command in batch.copies:
+                    self._watcher.duplicate(sourced, command)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
                 leader.decided_further(batch.records)
 

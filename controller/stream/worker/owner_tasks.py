@@ -9,33 +9,50 @@ the archive ends, and a replaced owner finds out at its next check (`events.logs
 behind a snapshot leave the worker's folder at once, except the newest ones, by which duplicate commands are detected:
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
+
+Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run,
+so they are the same whoever owns it, and a stopped broker stays stopped when the owner changes. The owner registers
+missing brokers, confirms what the live ones have applied, and reports in-sync sets.
+
+Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
+to its own partition: the next owner starts from that partition and the cluster, and no owner needs another. (If one
+owner reported brokers to all partitions, some of those writes could be lost with it, and partitions would wait for one
+that nobody owns.) The topics that hold the log are not managed: deleting them would delete everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 
 import msgspec
 import structlog
+from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.port import Brokers, publish
+from controller.brokers.cluster.actions import PlannedCommand
+from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
+from controller.brokers.port import Brokers, CommandSink, publish, stamp
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
-from controller.machine.commands.commands import AnyCommand
+from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
+from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, Retention, sign_heads
+from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
 from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.transport import KafkaUnavailable, Transport
-from controller.stream.worker.partition_brokers import PartitionCluster
-from events.catalog import Recorded
+from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
+from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
+from events.codec import decode_event
 from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
 from events.logs.archive.manifest import Writer
 from events.logs.archive.store import ArchiveStore
+from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
-from events.names import Offset, RequestId
+from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
@@ -51,7 +68,6 @@ class PartitionHistory:
         settings: ServeSettings,
         writer: Writer,
         clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
         retained_events: int = RECENT_EVENTS,
     ) -> None:
         self._partition, self._store = partition, store
@@ -62,19 +78,8 @@ class PartitionHistory:
         self._snapshots = partition.snapshots(self._interval)
         retention = Retention(ms=0, events=retained_events)
         self._archiving = Archiving(partition.log, settings, clock_ms, store, retention, writer, self._next_base)
-        self._background = Background(fail)
-
-    def begin(self) -> None:
-        self._snapshots.reached()
-        self._background.begin(self._archiving.run())
-
-    def decided_further(self) -> None:
-        """The partition was decided further."""
-        self._snapshots.reached()
-
-    async def end(self) -> None:
-        self._snapshots.close()
-        await self._background.stop()
+        self.run = self._archiving.run
+        self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
 
     @property
     def error(self) -> str | None:
@@ -147,7 +152,8 @@ class PartitionLeader:
         self.background(self._submit_all())
         self.history = context.history(partition)
         if self.history is not None:
-            self.history.begin()
+            self.history.decided_further()
+            self.background(self.history.run())
         if context.signer is not None:
             part = Query(partition.log, lambda: partition.store, partition.partition)
             self.background(sign_heads(self, part, context.signer, context.signing_interval_s))
@@ -167,7 +173,7 @@ class PartitionLeader:
     async def end(self) -> None:
         """The partition is no longer owned."""
         if self.history is not None:
-            await self.history.end()
+            self.history.end()
         self._deadlines.stop()
         self._reconciler.stop()
         await self.brokers.stop()
@@ -233,3 +239,122 @@ class PartitionLeader:
     def _poke(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
+
+
+class PartitionBrokers(SimulatedBrokers):
+    """Brokers 1 to `count`, and all others in the partition, without a delay."""
+
+    handles = SimulatedBrokers.handles | {BrokerRegistered}
+
+    def __init__(self, count: int, partition: PartitionState) -> None:
+        super().__init__(count)
+        self.default_endpoints = ()
+        self._partition = partition
+
+    def start(self, controller: CommandSink) -> None:
+        """Register the missing brokers, and report for the others again."""
+        self._controller = controller
+        self._loop = asyncio.get_running_loop()
+        self.resume()
+
+    def resume(self) -> None:
+        """Report everything again."""
+        known = self._controller.store.durable_cluster.brokers
+        halfway = self._registered_last()
+        for broker_id, registered in known.items():
+            self._played(broker_id, registered.rack).running = not registered.fenced
+        for broker_id, broker in self.by_id.items():
+            broker.confirmed = Offset(-1)
+            if broker_id not in known or broker_id in halfway:
+                broker.running = False
+                self._join(broker, "started")
+        self._applied_by_all(self._controller.last_offset)
+        self._sweep()
+
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """The live brokers, as of these events, have applied a created topic."""
+        if not any(type(record.event) is TopicCreated for record in records):
+            return ()
+        stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
+        first, last = records[0].offset, records[-1].offset
+        return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Update which brokers run, then apply and report."""
+        for record in records:
+            match record.event:
+                case BrokerRegistered(broker_id=broker_id, rack=rack):
+                    self._played(broker_id, rack).running = False
+                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.by_id:
+                    self.by_id[broker_id].running = True
+                    self.by_id[broker_id].confirmed = Offset(-1)
+                case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
+                    if broker_id in self.by_id:
+                        self.by_id[broker_id].running = False
+        super().on_events(records, end)
+
+    def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
+        return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
+
+    def _registered_last(self) -> set[BrokerId]:
+        """The brokers that registered and were never unfenced: their owner died in between.
+
+        The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
+        """
+        halfway, log = set[BrokerId](), self._partition.log
+        for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
+            event = decode_event(offset, log.read_one(offset)).event
+            if isinstance(event, BrokerRegistered):
+                halfway.add(event.broker_id)
+            elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):
+                halfway.discard(event.broker_id)
+        return halfway
+
+
+DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
+"""Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
+wait behind it."""
+NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
+
+
+class PartitionCluster(TargetCluster):
+    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        partition: PartitionState,
+        partitions: int,
+        times: WatchTimes,
+        log: FilteringBoundLogger,
+        hidden: Collection[str] = (),
+    ) -> None:
+        def owns(topic: TopicName) -> bool:
+            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
+
+        history, recent = log_readers(partition.log)
+        super().__init__(link, history, times, log, owns, recent=recent, shared=True)
+
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
+        """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(dry_run_within_s([one.command for one in planned])):
+                return await super().dry_run(planned)
+        except TimeoutError:
+            return [DryRunResult(int(ErrorCode.REQUEST_TIMED_OUT), NO_DRY_RUN)] * len(planned)
+
+
+def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
+    """The time limit for these commands."""
+    waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
+    return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
+
+
+def partition_clusters(
+    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+) -> Callable[[PartitionState], PartitionCluster]:
+    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
+    is_same = cluster.cluster_id == topics.cluster_id
+    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+    times, log = watch_times(settings), structlog.get_logger("topicwright")
+    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)

@@ -34,6 +34,7 @@ from events.catalog import Recorded
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
 _OF_CLIENTS = (TopicCommand, ClusterCommand)
 
+RequestCommand = TopicCommand | ClusterCommand
 ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
@@ -54,23 +55,14 @@ class Fault(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class Duplicate(msgspec.Struct, frozen=True, gc=False):
-    """A skipped duplicate of a decided command."""
-
-    partition: int
-    offset: int
-    what: str
-    request_id: str
-    topic: str
-
-
 class PartitionBatch(msgspec.Struct):
     """The result for the commands of one partition: the records to append, one a command, and their contents."""
 
     values: list[bytes] = []
     records: list[Recorded] = []
     faults: list[Fault] = []
-    copies: list[Duplicate] = []
+    copies: list[tuple[Sourced, RequestCommand]] = []
+    """The skipped duplicates of decided commands."""
 
 
 class PartitionDecider:
@@ -111,9 +103,7 @@ class PartitionDecider:
                 fault = command
                 self._skipped(fault)
             elif isinstance(command, _OF_CLIENTS) and partition.is_duplicate(command):
-                what = type(command).__name__
-                copy = Duplicate(sourced.partition, sourced.offset, what, command.request_id, command.topic)
-                batch.copies.append(copy)
+                batch.copies.append((sourced, command))
             else:
                 answers, fault = await self._decide(approved.get(id(command), command))
             batch.values.append(partition.end_record(sourced.offset, answers, fault))

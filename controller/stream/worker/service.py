@@ -43,9 +43,14 @@ from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, Topic
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
-from controller.stream.worker.owner_tasks import MakeBrokers, PartitionHistory, PartitionLeader, WorkerContext
-from controller.stream.worker.partition_brokers import partition_clusters
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionHistory,
+    PartitionLeader,
+    WorkerContext,
+    partition_clusters,
+)
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.logs.archive.manifest import Writer
 
@@ -171,15 +176,15 @@ class WorkerStatus:
                 trace=None if error is None else trace_of(error),
             )
 
-    def duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
         self._copies += 1
         self._log.info(
             "duplicate command skipped",
-            partition=copy.partition,
-            offset=copy.offset,
-            command=copy.what,
-            request=copy.request_id,
-            topic=copy.topic,
+            partition=sourced.partition,
+            offset=sourced.offset,
+            command=type(command).__name__,
+            request=command.request_id,
+            topic=command.topic,
         )
 
     def lost(self, why: str) -> None:
@@ -309,7 +314,7 @@ class Worker:
         def history(partition: PartitionState) -> PartitionHistory | None:
             store = archive_store(settings, partition.partition)
             of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
-            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms, self.fail)
+            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms)
 
         context = WorkerContext(
             transport=lambda: engine.transport,

@@ -20,7 +20,7 @@ from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Endpoint, Recorded
 from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
@@ -118,7 +118,7 @@ class WorkerProcess:
     def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
-    def duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
         self.world.done["copies"] += 1
 
     def lost(self, why: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
 from events.logs.log import EventLog

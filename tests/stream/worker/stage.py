@@ -15,9 +15,14 @@ from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeBrokers, PartitionHistory, PartitionLeader, WorkerContext
-from controller.stream.worker.partition_brokers import PartitionBrokers
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionBrokers,
+    PartitionHistory,
+    PartitionLeader,
+    WorkerContext,
+)
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.events_topic import partition_of
@@ -66,7 +71,7 @@ class Stage:
         self.kafka = kafka
         self.failing: list[str] = []
         self.faults: list[Fault] = []
-        self.copies: list[Duplicate] = []
+        self.copies: list[tuple[Sourced, RequestCommand]] = []
         self.losses: list[str] = []
         self.records: list[Recorded] = []
         self.now_ms = BORN_MS
@@ -148,8 +153,8 @@ class Stage:
     def skipped(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def duplicate(self, copy: Duplicate) -> None:
-        self.copies.append(copy)
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
+        self.copies.append((sourced, command))
 
     def lost(self, why: str) -> None:
         self.losses.append(why)

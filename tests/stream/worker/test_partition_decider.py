@@ -316,7 +316,7 @@ async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_
     again = Stage(kafka, tmp_path, "first")
     await again.claim()
     await again.decide(command)
-    assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
+    assert [[sourced.offset for sourced, _ in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
     assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
@@ -346,7 +346,7 @@ async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> Non
     delete = DeleteTopic(request_id=command.request_id, at_ms=BORN_MS, topic=command.topic, api="DeleteTopics")
     other = replace(command, topic=TopicName("b"))
     await worker.decide(command, other, delete, replace(command, request_id=RequestId("later")), delete)
-    assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
+    assert [command for _, command in worker.copies] == [delete]
     assert topic_of(worker, "a") is not None
     assert topic_of(worker, "b") is not None
 
