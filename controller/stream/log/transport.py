@@ -191,11 +191,10 @@ class KafkaTransport:
         newest = TopicPartition(newest_of, 0)
         try:
             reader = await self._opened_reader()
+            behind: dict[TopicPartition, int] = await reader.end_offsets([*events, newest])
             reader.assign([*events, newest])
-            for there, offset in zip(events, offsets, strict=True):
+            for there, offset in zip([*events, newest], [*offsets, behind.pop(newest)], strict=True):
                 reader.seek(there, offset)
-            await reader.seek_to_end(newest)
-            behind: dict[TopicPartition, int] = await reader.end_offsets(events)
             while True:
                 fetched = await reader.getmany(timeout_ms=FOLLOW_MS, max_records=RECORDS_PER_BATCH)
                 ended = [there for there, end in behind.items() if await reader.position(there) >= end]
