@@ -159,7 +159,7 @@ class Controller:
         """Handle a bug: stop deciding, answer every request, and signal that the process must exit."""
         if self.failure is None:
             self.failure = error
-            self.reports.controller_failed(error)
+            self.reports.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
             self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
@@ -315,12 +315,12 @@ class Controller:
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""
-        self.reports.storage_failed(str(error))
+        self.reports.log.error("storage failed", why=str(error))
         self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, requests.STORAGE_FAILED)
         survivors = await self._storage.recover(error, self._inbox.closed)
         if survivors is None:
             return
-        self.reports.storage_recovered(self._storage.log.next_offset)
+        self.reports.log.info("storage recovered", next_offset=self._storage.log.next_offset)
         if self._storage.leads:
             self._begin_deciding()  # also the settings: the failed write may have been theirs
         self.brokers.resume()

@@ -26,8 +26,6 @@ class Figures(Protocol):
 
     def committed(self, commands: int, events: int, seconds: float) -> None: ...
     def answered(self, api: str, code: int, waited_ms: int) -> None: ...
-    def policy_judged(self, policy: str, outcome: str, seconds: float) -> None: ...
-    def request(self, api: str, version: int, outcome: str, seconds: float) -> None: ...
     def command_failed(self, command: str) -> None: ...
 
 
@@ -67,15 +65,6 @@ class Reports:
                 out.append(_encode(_LINES[type(event)](record, event, rules)))
         if out:
             self._lines(b"\n".join(out) + b"\n")
-
-    def storage_failed(self, why: str) -> None:
-        self.log.error("storage failed", why=why)
-
-    def storage_recovered(self, next_offset: int) -> None:
-        self.log.info("storage recovered", next_offset=next_offset)
-
-    def controller_failed(self, error: BaseException) -> None:
-        self.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
 
     def policy_close_failed(self, failure: str) -> None:
         self.log.warning("policy close failed", why=failure)
