@@ -175,7 +175,8 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
     from controller.stream.log.restoring import NotRestored, restore_topic
-    from controller.stream.log.topics import KafkaUnreachable, RequiredTopics
+    from controller.stream.log.topics import RequiredTopics
+    from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
     from projections.replay.errors import ReplayError
 
@@ -184,7 +185,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
         security = security_in(options.kafka_properties, "--kafka-properties")
         restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
         restored = asyncio.run(
-            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
         )
     except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
         return complain(str(error))

@@ -42,7 +42,6 @@ from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
-    KafkaUnreachable,
     RequiredTopics,
     TopicWatch,
     offset_ranges,
@@ -305,7 +304,7 @@ async def run_gateway(options: GatewayOptions) -> int:
     stopping = stop_on_signals()
     with lock_folder(options.data):
         finding = asyncio.create_task(
-            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap)
         )
         if not await finished(finding, stopping):
             return 0
@@ -316,7 +315,7 @@ async def run_gateway(options: GatewayOptions) -> int:
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
-    gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
     settings = options.settings
     topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)

@@ -39,7 +39,7 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, TopicWatch, prepare_topics
+from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
@@ -278,7 +278,7 @@ class Worker:
         return await reached(
             "Kafka",
             lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
-            KafkaUnreachable,
+            KafkaUnavailable,
             self._wait_for,
             bootstrap=options.bootstrap,
         )
