@@ -25,7 +25,7 @@ class Stamp(TypedDict):
 class Stamper(Protocol):
     """The source of times and request ids."""
 
-    def now_ms(self, at_least_ms: int = 0) -> int: ...
+    def now_ms(self) -> int: ...
 
     def new_request_id(self, origin: str) -> RequestId:
         """A unique id; `origin` names its source."""
@@ -50,11 +50,14 @@ async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncI
             await controller.decided()
 
 
+EventTypes = frozenset[type[Fact]]
+
+
 class Subscriber(Protocol):
     """Follows the committed events of a log."""
 
     @property
-    def handles(self) -> frozenset[type[Fact]]:
+    def handles(self) -> EventTypes:
         """The types of events that it handles."""
         ...
 
@@ -111,6 +114,8 @@ class InternalCommands(Stamper, Protocol):
 
 class CommandSink(InternalCommands, Protocol):
     """The controller, as brokers report to it."""
+
+    def now_ms(self, at_least_ms: int = 0) -> int: ...
 
     @property
     def store(self) -> TopicStore: ...

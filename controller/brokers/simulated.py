@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.partitions.leadership import is_in_sync
@@ -24,8 +24,8 @@ from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
-_OF_PARTITIONS = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
-_OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
+_OF_PARTITIONS: EventTypes = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
+_OF_BROKERS: EventTypes = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
 """Unregistered brokers count too: a report that named one of them was rejected as a whole."""
 
 
@@ -57,7 +57,7 @@ class SimulatedBrokers:
     listeners.
     """
 
-    handles: frozenset[type[catalog.Fact]] = _OF_PARTITIONS | _OF_BROKERS
+    handles: EventTypes = _OF_PARTITIONS | _OF_BROKERS
 
     def __init__(self, count: int) -> None:
         self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}

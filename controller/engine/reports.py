@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from controller.brokers.port import EventTypes
 from events import access, catalog
-from events.catalog import Fact, Recorded
+from events.catalog import Recorded
 from events.names import Offset
 
 Line = dict[str, object]
@@ -43,7 +44,7 @@ class Reports:
         self._decisions = decisions
 
     @property
-    def handles(self) -> frozenset[type[Fact]]:
+    def handles(self) -> EventTypes:
         return _HANDLED
 
     def committed(self, commands: int, events: int, seconds: float) -> None:

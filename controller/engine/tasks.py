@@ -19,7 +19,7 @@ from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, 
 from heapq import heappop, heappush
 from itertools import chain
 
-from controller.brokers.port import CommandSink, stamp
+from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
 from controller.machine.partitions.leadership import is_reconciled
@@ -36,7 +36,7 @@ from projections.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_
 class Deadlines:
     """Deadlines of the topics in the store of `sink`, soonest first."""
 
-    handles = frozenset({TopicCreated, CreateAnswered})
+    handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
@@ -126,19 +126,22 @@ class Background:
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """Configs that determine which replicas may lead."""
-_BROKER_EVENTS = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
-_ONE_KRAFT_BROKER = frozenset(
+_BROKER_EVENTS: EventTypes = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
+_ONE_KRAFT_BROKER: EventTypes = frozenset(
     {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
 )
-_ALL_SIMULATED_BROKERS = frozenset({catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged})
-_ALL_KRAFT_BROKERS = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+_ALL_SIMULATED_BROKERS: EventTypes = frozenset(
+    {catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged}
+)
+_ALL_KRAFT_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+_CONFIGS: EventTypes = frozenset({catalog.TopicConfigsChanged})
 
 
 class Reconciler:
     """Runs one sweep at a time, and again from the beginning if brokers changed during it. It submits its commands to
     `sink`, the controller of one log."""
 
-    handles = _ONE_KRAFT_BROKER | _ALL_SIMULATED_BROKERS | _ALL_KRAFT_BROKERS | {catalog.TopicConfigsChanged}
+    handles: EventTypes = _ONE_KRAFT_BROKER.union(_ALL_SIMULATED_BROKERS, _ALL_KRAFT_BROKERS, _CONFIGS)
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink

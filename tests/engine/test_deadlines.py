@@ -207,7 +207,7 @@ async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing
     later = Stage(disk=stage.disk, boot_id="s2")
     later.brokers.set_delay(3, 3_600_000)
     await later.start()
-    store: Any = later.controller.store
+    store = later.controller.store
     read = store.durable
 
     def durable(key: ShardKey) -> Topic | None:
@@ -215,7 +215,7 @@ async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing
             raise error
         return read(key)
 
-    store.durable = durable
+    store.durable = durable  # type: ignore[method-assign]
     await later.settle(5)
     assert (later.answers_in_log("a"), later.answers_in_log("b")) == ([], [7])
     errors, virtual_loop().errors[:] = virtual_loop().errors[:], []

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.port import publish
+from controller.brokers.port import EventTypes, publish
 from controller.brokers.simulated import SimulatedBrokers
 from events import catalog
-from events.catalog import EVENT_TYPES, Cause, Recorded
+from events.catalog import EVENT_TYPES, Cause, Event, Recorded
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +66,10 @@ def _subscribers() -> dict[str, Any]:
 SUBSCRIBERS = _subscribers()
 
 
-def _handled(subscriber: Any) -> frozenset[type]:
-    handles = subscriber.handles
-    return handles.fget(None) if isinstance(handles, property) else handles
+def _handled(subscriber: Any) -> EventTypes:
+    handles: Any = subscriber.handles
+    found: EventTypes = handles.fget(None) if isinstance(handles, property) else handles
+    return found
 
 
 def test_each_subscriber_is_listed() -> None:
@@ -82,7 +83,7 @@ def test_each_event_type_is_handled_or_ignored(name: str) -> None:
 
 
 def test_a_subscriber_gets_the_events_that_it_handles_and_the_end_of_the_commit() -> None:
-    events = (
+    events: tuple[Event, ...] = (
         catalog.TopicVanished(TopicName("t"), TopicId(b""), "gone"),
         catalog.BrokerFenced(BrokerId(1), 1, "stopped"),
         catalog.TopicVanished(TopicName("u"), TopicId(b""), "gone"),

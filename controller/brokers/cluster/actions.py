@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
@@ -25,6 +25,7 @@ from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import brokers_of
 from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.port import EventTypes
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -83,7 +84,7 @@ class ActionListener(Protocol):
     def topic(self, name: TopicName) -> Topic | None: ...
 
 
-ACTED_ON: Final = frozenset(
+ACTED_ON: EventTypes = frozenset(
     {
         catalog.TopicCreated,
         catalog.PartitionsAdded,

@@ -35,7 +35,7 @@ from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
-from controller.brokers.port import CommandSink, stamp
+from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, DryRunResult
 from controller.machine.state import Topic
@@ -68,7 +68,7 @@ class TargetCluster:
     at `stop`.
     """
 
-    handles = ACTED_ON
+    handles: EventTypes = ACTED_ON
 
     def __init__(
         self,

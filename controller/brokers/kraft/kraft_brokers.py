@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.registered import why_unsupported
 from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.commands import (
     AnyCommand,
     BalanceLeaders,
@@ -164,7 +164,9 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
 class KraftBrokers:
     """The brokers of one cluster. `clock` is monotonic, in seconds."""
 
-    handles = UnreadableConfigs.handles | {BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}
+    handles: EventTypes = frozenset(
+        {*UnreadableConfigs.handles, BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}
+    )
 
     def __init__(
         self,

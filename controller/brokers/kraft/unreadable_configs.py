@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, EventTypes
 from controller.machine.configs.changes import TOPICS, repair, unreadable
 from events.catalog import (
     Configs,
@@ -39,7 +39,7 @@ logger = structlog.get_logger("topicwright.kraft")
 class UnreadableConfigs:
     """The unreadable configs of one cluster, updated with each event."""
 
-    handles: Final = frozenset(
+    handles: EventTypes = frozenset(
         {TopicCreated, TopicDiscovered, TopicConfigsChanged, TopicDeleted, TopicVanished, ResourceConfigsChanged}
     )
 

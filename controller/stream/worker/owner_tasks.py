@@ -33,7 +33,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
-from controller.brokers.port import Brokers, CommandSink, publish, stamp
+from controller.brokers.port import Brokers, CommandSink, EventTypes, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -244,7 +244,7 @@ class PartitionLeader:
 class PartitionBrokers(SimulatedBrokers):
     """Brokers 1 to `count`, and all others in the partition, without a delay."""
 
-    handles = SimulatedBrokers.handles | {BrokerRegistered}
+    handles: EventTypes = SimulatedBrokers.handles | {BrokerRegistered}
 
     def __init__(self, count: int, partition: PartitionState) -> None:
         super().__init__(count)

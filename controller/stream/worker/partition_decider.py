@@ -98,7 +98,9 @@ class PartitionDecider:
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
         for sourced, command in read:
-            self._sourced, answers, fault = sourced, (), ""
+            self._sourced = sourced
+            answers: Sequence[Answer] = ()
+            fault = ""
             if isinstance(command, str):
                 fault = command
                 self._skipped(fault)

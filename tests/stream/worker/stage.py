@@ -77,12 +77,13 @@ class Stage:
         self.now_ms = BORN_MS
         self.transports: list[MemoryTransport] = []
         self.failures: list[BaseException] = []
+        none: Any = partial(Nothing, cluster)
         self.engine = Engine(
             data / name,
             TOPICS,
             Identity(name, release, settings),
             connect=self._connect,
-            lead=self._lead(name, partial(brokers_of, brokers), history) if brokers else partial(Nothing, cluster),
+            lead=self._lead(name, partial(brokers_of, brokers), history) if brokers else none,
             watcher=self,
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
