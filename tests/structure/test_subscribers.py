@@ -67,8 +67,7 @@ SUBSCRIBERS = _subscribers()
 
 
 def _handled(subscriber: Any) -> EventTypes:
-    handles: Any = subscriber.handles
-    found: EventTypes = handles.fget(None) if isinstance(handles, property) else handles
+    found: EventTypes = subscriber.__new__(subscriber).handles
     return found
 
 
