@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
@@ -23,7 +23,7 @@ from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
-_OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
+_OF_BROKERS: EventTypes = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
 """Unregistered brokers count too: a report that named one of them was rejected as a whole."""
 
 
@@ -54,6 +54,8 @@ class SimulatedBrokers:
     `endpoints` maps a broker to its advertised address. All others advertise `default_endpoints`, the controller's own
     listeners.
     """
+
+    handles: EventTypes = _OF_BROKERS | {catalog.PartitionChanged}
 
     def __init__(self, count: int) -> None:
         self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
@@ -93,9 +95,9 @@ class SimulatedBrokers:
         """Confirm the events for all brokers without delay: they apply events as soon as these are durable."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
-    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
+    def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         if not self._stopped:
-            self._applied_by_all(records[-1].offset)
+            self._applied_by_all(end)
             self._catch_up_after(records)
 
     async def stop(self) -> None:

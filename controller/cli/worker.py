@@ -117,7 +117,7 @@ class _Brokers(NamedTuple):
 def _brokers(text: str) -> _Brokers:
     count = serve.simulated_brokers(text)
     if count is not None:
-        from controller.stream.worker.partition_brokers import PartitionBrokers
+        from controller.stream.worker.owner_tasks import PartitionBrokers
 
         return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")
@@ -132,9 +132,11 @@ def _brokers(text: str) -> _Brokers:
 
 
 def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
+    from controller.serving.log_lines import forward_library_logs
     from controller.serving.reach_cluster import security_in
     from controller.stream.gateway.service import GatewayOptions, run_gateway
 
+    forward_library_logs()
     _refuse_decisions(options.set)
     security = security_in(options.kafka_properties, "--kafka-properties")
     serve.refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)
@@ -173,7 +175,8 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
     from controller.stream.log.restoring import NotRestored, restore_topic
-    from controller.stream.log.topics import KafkaUnreachable, RequiredTopics
+    from controller.stream.log.topics import RequiredTopics
+    from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
     from projections.replay.errors import ReplayError
 
@@ -182,7 +185,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
         security = security_in(options.kafka_properties, "--kafka-properties")
         restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
         restored = asyncio.run(
-            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
         )
     except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
         return complain(str(error))

@@ -119,7 +119,7 @@ class Metrics(Collector):
         self._failed.labels(command).inc()
 
     def loop_blocked(self, cause: str, seconds: float) -> None:
-        """A function of the project blocked the event loop; see `controller.serving.loop_watch`."""
+        """A function of the project blocked the event loop; see `controller.serving.process`."""
         self._longest_s[cause] = max(seconds, self._longest_s.get(cause, 0.0))
         self._blocked.labels(cause).set(self._longest_s[cause])
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -30,7 +30,7 @@ from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
 from controller.apis.tables import cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.port import Brokers
+from controller.brokers.port import Brokers, InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.gate import Logins, Reach
@@ -38,28 +38,18 @@ from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret
-from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.listeners import Listener, Listening, MakeHandlers, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
-from events.names import RequestId
 from projections.queries.proving import unsigned
 from projections.queries.query import Questions
 
 if TYPE_CHECKING:
     from controller.http.paths.writes import BrokerControl
     from controller.http.server import HttpServer
-
-
-class _Submitting(Protocol):
-    """A port for commands without a client."""
-
-    def now_ms(self) -> int: ...
-    def new_request_id(self, origin: str = "") -> RequestId: ...
-    def submit_internal(self, command: AnyCommand) -> None: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -200,12 +190,12 @@ class ClientListeners:
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
 
-    def draw_login_secret(self, controller: _Submitting) -> None:
+    def draw_login_secret(self, controller: InternalCommands) -> None:
         """Submit a secret for the fake SCRAM salts of unknown users, if a listener needs one. Until it is in the log,
         a secret of this process is used."""
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
-            request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
-            controller.submit_internal(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
+            stamped, secret = stamp(controller, "login-secret"), os.urandom(SECRET_BYTES)
+            controller.submit_internal(DrawLoginSecret(**stamped, secret=secret))
 
     def _http_logins(self) -> Logins:
         settings = self._settings

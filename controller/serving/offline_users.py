@@ -26,7 +26,7 @@ from controller.machine.decision import Detail
 from controller.machine.state import Cluster
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
-from events.catalog import EVENT_VERSION, Cause
+from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.recorder import EVENTS_ALONE, Recorder
@@ -82,8 +82,7 @@ class OfflineUsers:
     def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
         """Decide, record and flush. Raises LogError."""
         decision = decide(self._recorder.state, command)
-        cause = Cause(type(command).__name__, command.request_id)
-        self._recorder.record(command.at_ms, cause, decision.events)
+        self._recorder.record_decision(command, decision.events)
         commit = self._recorder.take_commit()
         if self._files is not None and commit.entries:
             for records in self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries]):

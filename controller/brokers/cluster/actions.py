@@ -25,6 +25,7 @@ from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import brokers_of
 from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.port import EventTypes
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -81,6 +82,18 @@ class ActionListener(Protocol):
 
     def finished(self, action: Action, refusal: Refusal | None) -> None: ...
     def topic(self, name: TopicName) -> Topic | None: ...
+
+
+ACTED_ON: EventTypes = frozenset(
+    {
+        catalog.TopicCreated,
+        catalog.PartitionsAdded,
+        catalog.TopicDeleted,
+        catalog.TopicConfigsChanged,
+        catalog.PartitionChanged,
+    }
+)
+"""The types of events that lead to an action."""
 
 
 def action_of(event: catalog.Event, tried: bool = False) -> Action | None:

@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.registered import why_unsupported
 from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.commands import (
     AnyCommand,
     BalanceLeaders,
@@ -43,7 +43,7 @@ from controller.machine.partitions.blocks import Span, numbered
 from controller.machine.state import Topic
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.logs.log import LogClosed
-from events.names import NO_LEADER, BrokerId
+from events.names import NO_LEADER, BrokerId, Offset
 from projections.store.store import topic_slices
 
 
@@ -164,6 +164,10 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
 class KraftBrokers:
     """The brokers of one cluster. `clock` is monotonic, in seconds."""
 
+    handles: EventTypes = frozenset(
+        {*UnreadableConfigs.handles, BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}
+    )
+
     def __init__(
         self,
         projector: MetadataProjector,
@@ -209,17 +213,18 @@ class KraftBrokers:
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        end = self.replication.applied
-        self.confirmations.record(end, records[-1].offset)
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        log_end = self.replication.applied
+        self.confirmations.record(log_end, end)
         for record in records:
             match record.event:
                 case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
                     self.membership.on_event(event)
                     self.confirmations.forget(event.broker_id)
-            self.unreadable.on_event(record.event)
+                case event:
+                    self.unreadable.on_event(event)
         if self.replication.leads and not self._stopped:
-            self._readiness.on_events(records, end)
+            self._readiness.await_created(records, end, log_end)
 
     def resume(self) -> None:
         """This process now leads. Brokers start with a whole session; other brokers that the log may hold are

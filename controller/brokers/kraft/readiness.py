@@ -254,11 +254,12 @@ class Readiness:
     def _cluster(self) -> Cluster:
         return self._controller.store.durable_cluster
 
-    def on_events(self, records: Sequence[Recorded], end: int) -> None:
-        """Probe for topics created by these events. `end` is the end of the metadata log with them."""
+    def await_created(self, records: Sequence[Recorded], end: Offset, log_end: int) -> None:
+        """Probe for topics created by these events. The commit's last event is at `end`; with it the metadata log ends
+        at `log_end`."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:
-            self._waiting.append(AwaitedTopics(records[-1].offset, end, names))
+            self._waiting.append(AwaitedTopics(end, log_end, names))
             for broker_id in self._cluster.live:
                 self._begin(broker_id)
 

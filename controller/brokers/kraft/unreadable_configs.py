@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, EventTypes
 from controller.machine.configs.changes import TOPICS, repair, unreadable
 from events.catalog import (
     Configs,
@@ -38,6 +38,10 @@ logger = structlog.get_logger("topicwright.kraft")
 
 class UnreadableConfigs:
     """The unreadable configs of one cluster, updated with each event."""
+
+    handles: EventTypes = frozenset(
+        {TopicCreated, TopicDiscovered, TopicConfigsChanged, TopicDeleted, TopicVanished, ResourceConfigsChanged}
+    )
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Configs] = {}

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.security import Security
-from controller.engine.background import Background
+from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
 from controller.serving.archiving import archive_store, dropping, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
@@ -36,14 +36,12 @@ from controller.serving.process import (
 )
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
-from controller.stream.gateway.follower import Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
-    KafkaUnreachable,
     RequiredTopics,
     TopicWatch,
     offset_ranges,
@@ -51,7 +49,7 @@ from controller.stream.log.topics import (
     prepare_gateways_topic,
     prepare_topics,
 )
-from controller.stream.log.transport import NO_SECURITY, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -206,15 +204,25 @@ class GatewayService:
 
     def _follow(self) -> None:
         self._producer.start()
-        self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
-        self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
         self._is_following = True
         self._background = Background(self.node.fail)
+        self._background.begin(reached("Kafka", self._follow_events, KafkaUnavailable))
         self._background.begin(self._announce())
         for each, archive in zip(self._partitions, self._archives, strict=True):
             if archive is not None:
                 self._background.begin(dropping(each.log, self.options.settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
+
+    async def _follow_events(self) -> None:
+        """Apply the records of the events topic, and receive heartbeats. Raises KafkaUnavailable, FollowingFailed."""
+        transport = KafkaTransport(self.options.bootstrap, self._topics, self.options.security)
+        following = transport.follow(self.node.offsets, self.options.settings.stream_gateways_topic)
+        try:
+            async with aclosing(following) as batches:
+                async for batch in batches:
+                    self.node.take(batch)
+        finally:
+            await transport.close()
 
     async def _announce(self) -> None:
         while True:
@@ -271,7 +279,6 @@ class GatewayService:
             self.node.refusals.stop()
             self._members.announce(leaving=True)
             await self._producer.stop()
-            await self._follower.stop()
         for snapshots in self._snapshots:
             snapshots.close()
         if self._is_following:
@@ -297,7 +304,7 @@ async def run_gateway(options: GatewayOptions) -> int:
     stopping = stop_on_signals()
     with lock_folder(options.data):
         finding = asyncio.create_task(
-            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap)
         )
         if not await finished(finding, stopping):
             return 0
@@ -308,7 +315,7 @@ async def run_gateway(options: GatewayOptions) -> int:
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
-    gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
     settings = options.settings
     topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)

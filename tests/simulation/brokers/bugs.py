@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
-from controller.engine.reconciler import Reconciler
+from controller.engine.tasks import Reconciler
 from controller.machine.partitions import changes, reconciling, requests
 from controller.machine.partitions.changes import Election
 from events.names import NO_LEADER

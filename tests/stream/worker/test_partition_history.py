@@ -78,14 +78,9 @@ class Partitions:
         def history(partition: PartitionState) -> PartitionHistory:
             place = self.archive(partition.partition)
             writer = Writer(boot=name, where=name, since_ms=0)
-            return PartitionHistory(
-                partition, place, self.settings, writer, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
-            )
+            return PartitionHistory(partition, place, self.settings, writer, lambda: BORN_MS * 2, KEPT_EVENTS)
 
         return history
-
-    def failed(self, error: BaseException) -> None:
-        raise AssertionError from error
 
     async def create(self, worker: Stage, topics: int) -> None:
         self.kafka.put(*(create(f"t{number}") for number in range(self._created, self._created + topics)))
