@@ -1,9 +1,10 @@
-"""`topicwright replay`: Spark rebuilds, proves and questions the history of a log.
+"""`topicwright replay`: rebuild, check and query the history of a log, with Spark or in this process.
 
-Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and says in the exit code
-whether a check found something. Spark is loaded only once a sub-command runs.
+Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
+and returns the exit code. Spark is loaded only when a sub-command runs.
 
-Also a script for spark-submit, which then says where Spark runs: `spark-submit … controller/cli/replay.py rebuild LOG`.
+It is also a script for spark-submit, whose flags then configure Spark:
+`spark-submit … controller/cli/replay.py rebuild LOG`.
 
 Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
 """
@@ -15,7 +16,7 @@ import re
 import sys
 
 if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
-    del sys.path[0]  # run as a script: this folder's `http` must not stand in the way of Python's own
+    del sys.path[0]  # run as a script: a folder next to it must not shadow Python's own `http`
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 DONE, FOUND, INTERRUPTED = 0, 1, 130
 FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
 PRINTED = "printed"
-"""Where the format is that -o names: --output is a folder, or a file."""
+"""The option that holds the output format, because `--output` names a folder or a file here."""
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
-"""Up to about so many events one core answers sooner than Spark does on two, which takes 9 s to start."""
+"""Up to about this many events `--local` on one core is faster than Spark on two, which takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
@@ -55,28 +56,27 @@ _Run = Callable[["SparkSession | None", "Ref", "Options"], "Outcome"]
 
 
 class _Command(NamedTuple):
-    """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
+    """A sub-command: its module in `projections.replay`, its summary, and its arguments after the log."""
 
     module: str
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
     local: bool = True
-    """Whether --local does it too."""
+    """True if it has `--local`."""
     without_spark: bool = False
-    """Whether it never needs Spark."""
+    """True if it never needs Spark."""
     without_at: str = ""
-    """Why it takes no --at; "" where it takes one."""
+    """Why it does not take `--at`; "" if it does."""
     shows_progress: bool = True
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
     parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].headline}.")
     _register_all(parser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command by itself, as spark-submit does; returns the exit code."""
+    """Run a sub-command for spark-submit; returns the exit code."""
     parser = Parser(prog="topicwright replay", description=__doc__)
     _register_all(parser)
     options = parser.parse_args(arguments)
@@ -92,27 +92,27 @@ def _register_all(parser: _Parser) -> None:
 
 def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
     parser = subcommands.add_parser(name, help=command.help, description=command.help)
-    what = "data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
+    what = "data folder of a service, running or not, or a copy of it; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)
-    properties = "file of librdkafka properties, KEY=VALUE a line, for a log in Kafka"
+    properties = "for a log in Kafka: file with librdkafka properties, one KEY=VALUE per line"
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
     of_at = (
         argparse.SUPPRESS
         if command.without_at
-        else f"last moment to look at, default the end of the log: an offset, an ISO-8601 time, {AGO}"
+        else f"read the log up to an offset, an ISO-8601 time, {AGO}; default: to its end"
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
-    if not command.without_spark:  # the chain of `explain` is shown whole
-        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
+    if not command.without_spark:  # these print all rows
+        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to print; default {LIMIT}")
     add_output(parser, FORMATS if command.local else WATCHED, flags=("-o",), into=PRINTED)
     if command.without_spark:
         parser.set_defaults(func=lambda options: _run(name, command, options))
         return
     spark = parser.add_argument_group("Spark")
     if command.local:
-        what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
+        what = f"run on one core of this process, without Spark: faster for up to about {SMALL_EVENTS:,} events"
         spark.add_argument("--local", action="store_true", help=what)
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
@@ -123,19 +123,19 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     parser.set_defaults(func=lambda options: _run(name, command, options))
 
 
-# --- what sub-commands take
+# --- the arguments of sub-commands
 
 
 def _of_rebuild(parser: _Parser) -> None:
     views, formats = ("topics", "brokers", "requests"), ("parquet", "json")
     parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
-    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: show them")
+    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: print them")
     parser.add_argument("--format", choices=formats, default="parquet", help="of --output; default %(default)s")
     _from_scratch(parser)
 
 
 def _from_scratch(parser: _Parser) -> None:
-    what = "trust no snapshot of topics: begin at the first event"
+    what = "do not start from a snapshot of topics, but from the first event"
     parser.add_argument("--from-scratch", action="store_true", help=what)
 
 
@@ -145,7 +145,7 @@ def _of_invariants(parser: _Parser) -> None:
 
 
 def _of_compare(parser: _Parser) -> None:
-    live = parser.add_argument_group("for a log in Kafka: what to compare with")
+    live = parser.add_argument_group("the live state to compare a log in Kafka with")
     live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
     live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
     _from_scratch(parser)
@@ -153,7 +153,7 @@ def _of_compare(parser: _Parser) -> None:
 
 def _of_watch(parser: _Parser) -> None:
     parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one")
-    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often to look for new events; default 1")
+    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1")
 
 
 def _of_backtest(parser: _Parser) -> None:
@@ -180,30 +180,30 @@ def _of_report(parser: _Parser) -> None:
 
 COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
-        "rebuild.rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
+        "rebuild.rebuild", "rebuild topics, brokers or requests as of any offset or time from the events", _of_rebuild
     ),
     "compare": _Command(
         "rebuild.compare",
-        "prove that the live state is what the events come to",
+        "compare the live state with the state rebuilt from the events",
         _of_compare,
         without_at="the live state is as it is now",
     ),
-    "invariants": _Command("checks.invariants", "prove that the history keeps every rule", _of_invariants),
+    "invariants": _Command("checks.invariants", "check that the history obeys every rule", _of_invariants),
     "watch": _Command(
         "watch.watch",
-        "check the rules as events come, until interrupted",
+        "check the same rules while events are written, until interrupted",
         _of_watch,
         local=False,
         without_at="it follows the log from its first event on",
         shows_progress=False,
     ),
-    "redecide": _Command("redecide.redecide", "decide every past request again: the same events, bit for bit"),
-    "backtest": _Command("redecide.backtest", "what other policies or settings would have changed", _of_backtest),
+    "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
+    "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
-        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
+        "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, without_spark=True
     ),
-    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
-    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
+    "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
+    "report": _Command("report.report", "write an HTML page about the history", _of_report, local=False),
 }
 
 
@@ -222,20 +222,20 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
 
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
-    """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
+    """Run a sub-command. Errors of the log, of files and of Spark become ReplayErrors."""
     from controller.machine.apply import CannotApply
     from events.codec import EventDecodeError
     from events.logs.log import LogError
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
 
     if command.without_at and arguments.at is not None:
-        raise ReplayError(f"{name} goes without --at: {command.without_at}")
+        raise ReplayError(f"{name} does not take --at: {command.without_at}")
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     try:
-        ends_of(ref, options.at)  # so that a moment that the log does not have is refused before Spark starts
+        ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
         module = _module(command)
         check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
-        if check is not None:  # what else can be refused before Spark starts
+        if check is not None:
             check(ref, options)
         archived = read_through(ref)
         if archived is not None:
@@ -246,7 +246,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         if getattr(arguments, "local", False):
             return run(_local(arguments), ref, options)
         if command.local:
-            _say_if_small(events_before(ends_of(ref, options.at)))
+            _suggest_local(events_before(ends_of(ref, options.at)))
         with _spark(arguments) as session, _showing_progress(session, name if command.shows_progress else None):
             return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply) as error:
@@ -258,10 +258,10 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
 
 
 def _local(arguments: argparse.Namespace) -> SparkSession:
-    """What stands where a Spark session would. Raises ReplayError."""
+    """A session without Spark, for `--local`. Raises ReplayError."""
     given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag)]
     if given:
-        raise ReplayError(f"--local goes without --{given[0].replace('_', '-')}: it is without Spark")
+        raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
     try:
         from projections.replay.spark.local import local_session
     except ImportError as error:
@@ -269,10 +269,10 @@ def _local(arguments: argparse.Namespace) -> SparkSession:
     return local_session()
 
 
-def _say_if_small(events: int) -> None:
-    """Say on a terminal that Spark takes longer to start than the work takes."""
+def _suggest_local(events: int) -> None:
+    """On a terminal, suggest `--local` for a log on which it is faster."""
     if events <= SMALL_EVENTS and sys.stderr.isatty():
-        print(f"{events:,} events: --local is sooner, without Spark, which starts now", file=sys.stderr)
+        print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -290,7 +290,7 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
 
 
 def _module(command: _Command) -> ModuleType:
-    """What does a command: `run_NAME`, after `check_NAME` where it has that. Raises ReplayError."""
+    """The module with `run_NAME`, and perhaps `check_NAME`. Raises ReplayError."""
     try:
         return import_module(f"projections.replay.{command.module}")
     except ImportError as error:
@@ -298,7 +298,7 @@ def _module(command: _Command) -> ModuleType:
 
 
 def _no_spark(error: ImportError) -> ReplayError:
-    """The error that names what is not installed: Spark, or what `--local` needs too."""
+    """The error for a package that is not installed: Spark, or one that `--local` needs too."""
     module = (error.name or "").partition(".")[0]
     what = "Spark" if module in ("pyspark", "py4j", "") else module
     return ReplayError(f"replay needs {what}: install topicwright[replay], or make env ({error})")
@@ -306,7 +306,7 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 @contextmanager
 def _spark(arguments: argparse.Namespace) -> Iterator[SparkSession]:
-    """A session, stopped afterwards. Raises ReplayError for what Spark raises meanwhile."""
+    """A session, stopped afterwards. Errors of Spark meanwhile become ReplayErrors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -366,12 +366,12 @@ def _lines(outcome: Outcome, style: Style) -> Iterator[str]:
     yield from outcome.lines
 
 
-# --- words in
+# --- the values of flags
 
 
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a master that Spark knows: say {MASTERS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark master: it must be {MASTERS}")
     return text
 
 
