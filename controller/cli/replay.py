@@ -26,7 +26,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.cli.arguments import AGO, Parser, complain, count, moment, named, pair, with_output
+from controller.cli.arguments import (
+    AGO,
+    DONE,
+    NEGATIVE,
+    Parser,
+    count,
+    key_value,
+    moment,
+    non_empty,
+    print_error,
+    with_output,
+)
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
@@ -38,7 +49,7 @@ if TYPE_CHECKING:
     from projections.replay.log.log_ref import Ref
     from projections.replay.outcome import Options, Outcome
 
-DONE, FOUND, INTERRUPTED = 0, 1, 130
+INTERRUPTED = 130
 FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
 PRINTED = "printed"
 """The option that holds the output format, because `--output` names a folder or a file here."""
@@ -117,7 +128,9 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
     )
-    spark.add_argument("--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
+    spark.add_argument(
+        "--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help="a Spark setting"
+    )
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
     parser.set_defaults(func=lambda options: _run(name, command, options))
@@ -159,12 +172,12 @@ def _of_watch(parser: _Parser) -> None:
 def _of_backtest(parser: _Parser) -> None:
     of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
     parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
-    parser.add_argument("--set", action="append", type=pair, default=[], metavar="KEY=VALUE", help=of_set)
+    parser.add_argument("--set", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_set)
 
 
 def _of_explain(parser: _Parser) -> None:
     parser.add_argument(
-        "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
+        "subject", type=non_empty, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
     )
 
 
@@ -214,11 +227,11 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
         _print(outcome, arguments)
-        return FOUND if outcome.found else DONE
+        return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
     except ReplayError as error:
-        return complain(str(error))
+        return print_error(str(error))
 
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:

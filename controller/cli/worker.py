@@ -168,7 +168,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
     import asyncio
     from functools import partial
 
-    from controller.cli.arguments import complain
+    from controller.cli.arguments import print_error
     from controller.serving.process import reached
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
@@ -185,7 +185,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
             reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
         )
     except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
-        return complain(str(error))
+        return print_error(str(error))
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")

@@ -15,12 +15,11 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
-from controller.cli.arguments import complain
+from controller.cli.arguments import reporting
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
@@ -37,27 +36,12 @@ class Unusable(Exception):
     """A folder or store cannot be used; the message says why."""
 
 
+_reporting = reporting(ImportError, LogError, EventDecodeError, Unusable, CannotApply, OSError)
+
+
+@_reporting
 def backup(options: argparse.Namespace) -> int:
     """Copy new events; returns the exit code."""
-    return _exit_code(partial(_backup, options))
-
-
-def recover(options: argparse.Namespace) -> int:
-    """Create the folder; returns the exit code."""
-    return _exit_code(partial(_recover, options))
-
-
-def _exit_code(run: Callable[[], None]) -> int:
-    try:
-        run()
-    except ImportError as error:
-        return complain(f"{error.name} is not installed: pip install 'topicwright[replay]'")
-    except (LogError, EventDecodeError, Unusable, CannotApply, OSError) as error:
-        return complain(str(error))
-    return 0
-
-
-def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, archive_status, starts_in
     from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
@@ -95,9 +79,12 @@ def _backup(options: argparse.Namespace) -> None:
                 size += manifest.events.size + manifest.index.size
             progress(manifest.end)
         print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
+    return 0
 
 
-def _recover(options: argparse.Namespace) -> None:
+@_reporting
+def recover(options: argparse.Namespace) -> int:
+    """Create the folder; returns the exit code."""
     from events.logs.archive.manifest import read_chain
     from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
@@ -119,6 +106,7 @@ def _recover(options: argparse.Namespace) -> None:
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
+    return 0
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from controller.brokers.kraft.quorum.client import (
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.brokers.kraft.quorum.raft.voters import Address
 from controller.cli import serve as flags
-from controller.cli.arguments import complain
+from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.output import table
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.serving.quorum_member import Joining
@@ -31,8 +31,6 @@ from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
 from projections.text.moments import iso
-
-REFUSED = 1
 
 
 def _places(text: str) -> list[Address]:
@@ -76,10 +74,10 @@ def _once(
     try:
         asyncio.run(run())
     except QuorumError as error:
-        return complain(str(error), REFUSED)
+        return print_error(str(error), NEGATIVE)
     except (SettingsError, FolderError, OSError) as error:
-        return complain(str(error))
-    return 0
+        return print_error(str(error))
+    return DONE
 
 
 async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
