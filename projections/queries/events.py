@@ -73,7 +73,7 @@ class EventFilter(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
     def matches(self, event: Event) -> bool:
-        """Whether an event of the request passes the filter."""
+        """True if the event matches. Its request is not compared, because the index of requests finds it."""
         is_of_topic = self.topic in (None, getattr(event, "topic", None))
         return is_of_topic and (not self.types or type(event).__name__ in self.types)
 

@@ -219,15 +219,11 @@ class Query:
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events of brokers and settings in order."""
-        return self._of_cluster(0, self.end() if end is None else end)
+        stop = self.end() if end is None else end
+        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, 0, stop))
+        return (record for record in records if topic_of_record(record) is None)  # an empty topic name has the same key
 
     # --- inside
-
-    def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
-        """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
-        skipped."""
-        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
-        return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         indexed = self.request_events(request_id)
@@ -249,8 +245,8 @@ class Query:
     def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
-        gone = given_up.get()
-        if gone is not None and gone.is_set():
+        abandoned = given_up.get()
+        if abandoned is not None and abandoned.is_set():
             raise QueryClosed("the caller no longer waits for the response")
 
     def _no_topic(self, name: str, end: int) -> NoTopic:
@@ -259,8 +255,8 @@ class Query:
             past = fold_topic(past, record)
         whys = []
         if past.deletion is not None:
-            gone = past.deletion
-            whys.append(f"it was deleted at offset {gone.offset} ({iso(gone.at_ms)}) by {gone.principal}")
+            deleted = past.deletion
+            whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted.principal}")
         later = self.topic_events(name, end)
         created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
         if created is not None:

@@ -188,11 +188,11 @@ async def test_a_request_shows_its_outcome(one: Service) -> None:
     assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
     assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
     assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
-    assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
+    assert topic["change"] == "to be created with 1 partition, the default factor, retention.ms=5"
     assert topic["requested"]["configs"] == {"retention.ms": "5"}
     gone = await one.request("DELETE", "/v1/topics/t")
     topic = (await one.get(f"/v1/requests/{gone['request_id']}"))["topics"][0]
-    assert (topic["status"], topic["wanted"], topic["requested"]) == ("deleted", "to be deleted", None)
+    assert (topic["status"], topic["change"], topic["requested"]) == ("deleted", "to be deleted", None)
     reply = await one.get("/v1/requests/nonesuch", 404)
     assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 

@@ -177,11 +177,11 @@ def request(one: RequestView, style: Style) -> Iterator[str]:
             "-" if each.error is None else each.error,
             each.rule or "-",
             "-" if each.waited_ms is None else lines.span(each.waited_ms),
-            each.wanted,
+            each.change,
             each.message or "-",
         )
         for each in one.topics
     )
-    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "WANTED", "MESSAGE"), rows)
+    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "CHANGE", "MESSAGE"), rows)
     yield ""
     yield f"`topicwright explain {one.request_id}` shows its events."
