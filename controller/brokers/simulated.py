@@ -81,7 +81,7 @@ class SimulatedBrokers:
     def resume(self) -> None:
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
-                self._fence(broker_id, "not in this brokers")
+                self._fence(broker_id, "not among the simulated brokers")
         for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:

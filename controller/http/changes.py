@@ -107,10 +107,10 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self.api.cluster.settings.has_target_cluster
+        has_target_cluster = self.api.cluster.settings.has_target_cluster
         try:
             return await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=carried_out
+                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
         except TriedTooOften:
             why = f"requests with this key failed {TRIES_MAX} times: use another key"
@@ -193,7 +193,7 @@ class Earlier(msgspec.Struct, frozen=True):
     answer: Answer | None
 
     def has_same_parameters(self, command: TopicCommand) -> bool:
-        """Whether a command has the same parameters; stamps and timeouts may differ."""
+        """True if a command has the same parameters; stamps and timeouts may differ."""
         return type(command) is type(self.command) and _parameters(command) == _parameters(self.command)
 
 

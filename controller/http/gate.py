@@ -135,8 +135,8 @@ class Authenticated:
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
 
-def _header(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for each, value in scope["headers"] if each == name]
 
 
 ANY_NAME: Final = "*"
@@ -188,7 +188,7 @@ class Passwords(Protocol):
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """How HTTP clients log in, and whether they must."""
+    """Checks the logins of HTTP clients; `required` refuses clients without one."""
 
     passwords: Passwords
     required: bool

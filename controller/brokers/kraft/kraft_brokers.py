@@ -54,13 +54,13 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
     metadata_version: int | None = None
     """None for the highest level that all brokers support."""
     leaders_balanced_every_s: float | None = None
-    """How often preferred leaders are elected; None for never."""
+    """The interval of electing preferred leaders; None for never."""
 
 
 CHECK_S: Final = 0.25
 """Interval of session checks: a small part of the shortest useful session timeout."""
 SETTLED_S: Final = 3.0
-"""How long no new broker must have come before features are raised."""
+"""Features are raised after no new broker has registered for this time."""
 
 logger = structlog.get_logger("topicwright.kraft")
 

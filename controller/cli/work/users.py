@@ -184,8 +184,9 @@ RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff
 FATAL = ("_AUTHENTICATION", "_SSL")
 DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
 FATAL_AFTER: Mapping[str, int] = {**dict.fromkeys(FATAL, 1), DOWN: 2, ALL_DOWN: 3}
-"""How many errors end the command. A host name may have two addresses of which one works, and each attempt tries the
-next one. If a service closes each connection (it expects a login or TLS), the client only reports all brokers down."""
+"""By error, the number of occurrences that ends the command. A host name may have two addresses of which one works, and
+each attempt tries the next one. If a service closes each connection (it expects a login or TLS), the client only
+reports all brokers down."""
 
 
 class Admin:

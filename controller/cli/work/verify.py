@@ -176,8 +176,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """What differs from the (valid) events: snapshots, the state, and the request files of segments that are only in
-    the archive. Raises LogError."""
+    """Differences from the (valid) events in snapshots, in the state, and in the request files of segments that are
+    only in the archive. Raises LogError."""
     refold = Refold(log, lambda: None, from_scratch=True)
     yield from wrong_snapshots(log, part, refold)
     yield from wrong_state(log, refold)

@@ -55,7 +55,7 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The replicas of each partition, by id or in order; the first is the preferred leader."""
     configs: ConfigValues = {}
     timeout_ms: Timeout = 30_000
-    """How long to wait until the topic is complete; 0 or less: do not wait."""
+    """The maximum time to wait until the topic is complete; 0 or less: do not wait."""
 
 
 @post("/topics", status_code=201, operation_class=described(CreateBody))
@@ -153,7 +153,7 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assignments: InOrder = ()
     """Only with `num_partitions`: the replicas of each new partition; default: chosen by the controller."""
     timeout_ms: Timeout = CHANGE_TIMEOUT_MS
-    """How long to wait for a target cluster to apply the change."""
+    """The maximum time to wait until a target cluster has applied the change."""
 
 
 @patch("/topics/{name:str}", operation_class=described(AlterBody))
@@ -243,7 +243,7 @@ class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the broker waits before it applies a durable event."""
+    """The delay between an event's durability and its being applied by the broker."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 

@@ -26,7 +26,7 @@ from controller.kafka.session import SecurityProtocol
 _logger = structlog.get_logger(__name__)
 
 _CANCELLATION_S: Final = 1.0
-"""How long `stop` waits for cancelled handlers."""
+"""The maximum time that `stop` waits for cancelled handlers."""
 
 _PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
     (False, False): "PLAINTEXT",

@@ -131,7 +131,7 @@ def start_election(replica: Replica) -> Transition:
 
 
 class RoleState:
-    """What a role does by default. Subclasses override what differs."""
+    """The default behaviour of a role, which subclasses override."""
 
     kind: ClassVar[Role]
     may_vote: ClassVar[bool] = False
