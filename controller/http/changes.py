@@ -39,7 +39,6 @@ from events import catalog
 from events.catalog import Recorded
 from events.names import RequestId
 from projections.queries.query import NoTopic, Query, Questions
-from projections.views.view import ErrorView
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
@@ -161,8 +160,8 @@ def request_id_of(principal: str, key: str) -> RequestId:
 
 
 def _refused(status: int, request_id: RequestId, why: str) -> Refused:
-    code = ErrorCode.INVALID_REQUEST
-    return Refused(status, ErrorView(error=code.name, code=int(code), message=f"{KEY}: {why}", request_id=request_id))
+    error = refused(status, ErrorCode.INVALID_REQUEST, f"{KEY}: {why}").error
+    return Refused(status, replace(error, request_id=request_id))
 
 
 TRIES_MAX: Final = 100

@@ -92,7 +92,8 @@ async def create(
         raise Refused(status_of(answer.code), refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
     view = created(answer, api.cluster.live, validate_only)
-    return Response(view, status_code=status, headers={} if validate_only else location_of(body.name))
+    location = {} if validate_only else {"location": f"/v1/topics/{quote(body.name, safe='')}"}
+    return Response(view, status_code=status, headers=location)
 
 
 @delete("/topics/{name:str}", status_code=200)
@@ -124,11 +125,6 @@ def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> Create
         timeout_ms=body.timeout_ms,
         **stamps,
     )
-
-
-def location_of(name: str) -> dict[str, str]:
-    """The Location header of a topic."""
-    return {"location": f"/v1/topics/{quote(name, safe='')}"}
 
 
 def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:

@@ -151,10 +151,10 @@ class KafkaServer:
     def handshake_s_max(self) -> float:
         return self.limits.authentication_ms_max / 1000
 
-    def greets(self, principal: str) -> Connection:
+    def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
 
-    def shakes_hands(self, handshake: TlsAccept) -> bool:
+    def handshake_begun(self, handshake: TlsAccept) -> bool:
         if not self._admits(handshake.host):
             return False
         self.handshakes.add(handshake)
@@ -172,7 +172,7 @@ class KafkaServer:
         _logger.warning("connection_rejected", reason=reason, peer=host, listener=self.listener)
         return False
 
-    def holds(self, more: int) -> None:
+    def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the
         limit, connections with the most bytes are closed, unauthenticated ones first."""
         self._held += more
