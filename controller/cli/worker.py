@@ -178,9 +178,9 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from projections.replay.errors import ReplayError
 
     try:
-        wanted = RequiredTopics.of(load_settings(options.config, options.set))
+        topics = RequiredTopics.of(load_settings(options.config, options.set))
         security = security_in(options.kafka_properties, "--kafka-properties")
-        restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
+        restoring = partial(restore_topic, options.bootstrap, security, topics, options.folders)
         restored = asyncio.run(
             reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
         )
@@ -189,5 +189,5 @@ def _restore_topic(options: argparse.Namespace) -> int:
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
-    print(f"topic {wanted.events} is restored: start workers and gateways with empty folders")
+    print(f"topic {topics.events} is restored: start workers and gateways with empty folders")
     return 0

@@ -102,12 +102,12 @@ class Checks:
         shared = shared_metadata_version(brokers)
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
-        wanted = self._options.metadata_version
-        if wanted is None and self._is_adopted():
+        configured = self._options.metadata_version
+        if configured is None and self._is_adopted():
             return  # Kafka's controller left this level, and may come back
-        level = shared if wanted is None else min(wanted, shared)
+        level = shared if configured is None else min(configured, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
-            reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
+            reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
             features = self._features_with(level)
             self._membership.restart_unchanged()
             if await self._voters_support(features):

@@ -1,6 +1,6 @@
 """When brokers have applied a topic's creation, and serve as leaders of its partitions.
 
-Heartbeats tell what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
+Heartbeats report what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
 the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
 leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
 PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, heartbeats must do.
