@@ -60,7 +60,6 @@ class Contexts:
 
 
 def file() -> Path:
-    """The file of contexts."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "topicwright" / "contexts.json"
 
@@ -106,7 +105,6 @@ def chosen(http: str | None, context: str | None) -> Context:
 
 
 def context_names(**_: Any) -> Iterable[str]:
-    """The names of all contexts."""
     try:
         return sorted(read().by_name)
     except BackendError:
@@ -117,7 +115,6 @@ def context_names(**_: Any) -> Iterable[str]:
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser(
         "context",
         description=f"{COMMANDS['context'].headline}. The context in use replaces the default 127.0.0.1:8080; "

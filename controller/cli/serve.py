@@ -25,7 +25,6 @@ KRAFT = "kraft"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     _register_check(commands)
     parser = register_process(
         commands,

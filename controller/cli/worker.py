@@ -22,7 +22,6 @@ DRIVERS = ("faust", "plain")
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = serve.register_process(
         commands,
         "worker",

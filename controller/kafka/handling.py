@@ -18,8 +18,6 @@ from controller.kafka.session import Session
 
 
 class NoResponse(enum.Enum):
-    """The type of NO_RESPONSE."""
-
     NO_RESPONSE = enum.auto()
 
 

@@ -71,7 +71,6 @@ class Past:
         self._archived: Snapshot | None = None
 
     def topic(self, name: str, end: int) -> TopicRow | None:
-        """The topic of this name."""
         return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
 
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:

@@ -165,7 +165,6 @@ class Query:
             yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
-        """The live brokers."""
         return self.cluster_at(end).live
 
     # --- events

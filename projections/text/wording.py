@@ -147,8 +147,6 @@ def _requested(e: catalog.CreateRequested) -> str:
 
 
 class CreateParameters(Protocol):
-    """The parameters of a create."""
-
     @property
     def num_partitions(self) -> int: ...
     @property

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].headline}.")
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)

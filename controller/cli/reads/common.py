@@ -33,13 +33,11 @@ Read = Callable[[argparse.Namespace, "Backend"], int]
 
 
 def add_at(parser: argparse.ArgumentParser) -> None:
-    """Add `--at`."""
     what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
-    """Add `--since` and `--until`."""
     parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
     parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to this time")
 
@@ -119,7 +117,6 @@ def error_text(error: ErrorView) -> str:
 
 
 def event_types(**_: Any) -> Iterable[str]:
-    """All types of events."""
     from events.catalog import EVENT_TYPES
 
     return sorted(kind.__name__ for kind in EVENT_TYPES)

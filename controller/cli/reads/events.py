@@ -27,7 +27,6 @@ NO_REQUEST: Final = (
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("events", description=f"{COMMANDS['events'].headline}.")
     of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
     completed_by(of_topic, topic_names)

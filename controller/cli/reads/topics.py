@@ -26,7 +26,6 @@ GLOB = "*?["
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
     what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)

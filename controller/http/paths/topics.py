@@ -170,8 +170,6 @@ async def topic_timeline(
 
 
 class _Page:
-    """Collects one page."""
-
     def __init__(self, reader: Reader, request: HttpRequest, which: TopicFilter, limit: int) -> None:
         self._reader = reader
         self._api, self._queries = reader.api, reader.queries

@@ -202,8 +202,6 @@ RACK_CHARACTERS_MAX = 249
 
 
 class SimulatedBrokerState(Protocol):
-    """The settings of a simulated broker."""
-
     @property
     def broker_id(self) -> BrokerId: ...
     @property

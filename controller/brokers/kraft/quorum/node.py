@@ -76,7 +76,6 @@ class QuorumNode:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def start(self) -> None:
-        """Start the consensus."""
         self._call(lambda now: self.quorum.start(now, self._now_ms()))
 
     async def stop(self) -> None:

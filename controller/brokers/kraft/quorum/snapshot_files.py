@@ -50,7 +50,6 @@ class SnapshotFiles:
         return self._known
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """The path of a snapshot."""
         return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
     def read(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
