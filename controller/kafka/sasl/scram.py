@@ -134,13 +134,6 @@ def keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
     return hashlib.new(digest, client_key).digest(), hmac.digest(salted, b"Server Key", digest)
 
 
-def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
-    """The credential for a password. Takes a few ms."""
-    return ScramCredential(
-        iterations, salt, *keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
-    )
-
-
 class ScramFailed(Exception):
     """The server's messages are invalid, or it does not know the password."""
 

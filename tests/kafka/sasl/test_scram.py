@@ -8,9 +8,9 @@ import re
 import pytest
 
 from controller.kafka.sasl.conversation import AuthenticationFailed
-from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of, keys_of, salted_password
+from controller.kafka.sasl.scram import DIGESTS, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
-from tests.kafka.sasl.users import MemoryUsers, ScramClient
+from tests.kafka.sasl.users import MemoryUsers, ScramClient, credential_of
 
 mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
 
