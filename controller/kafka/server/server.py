@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from controller.kafka.handling import ApiHandler
-from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
+from controller.kafka.sasl.gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
-from controller.kafka.server.protocol import Outcome
 from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
@@ -40,14 +39,6 @@ _IDLE_CHECKS: Final = 4
 """Checks for idle connections per `connections.max.idle.ms`."""
 
 
-def _ignore_request(api_key: int, version: int, outcome: Outcome, seconds: float) -> None:
-    return None
-
-
-def _ignore_login(listener: str, mechanism: str, outcome: LoginOutcome) -> None:
-    return None
-
-
 class KafkaServer:
     """One listener.
 
@@ -67,8 +58,8 @@ class KafkaServer:
         sasl: SaslRules | None = None,
         limits: Limits | None = None,
         counts: ConnectionCounts | None = None,
-        on_login: OnLogin = _ignore_login,
-        on_request: OnRequest = _ignore_request,
+        on_login: OnLogin = lambda *_: None,
+        on_request: OnRequest = lambda *_: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.host = host
