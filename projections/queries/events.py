@@ -180,9 +180,8 @@ def events_page(
         page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
     else:
         page = found.oldest(found.place(start, cursor), limit, end)
-    shown = tuple(event_view(record, number) for number, record in page.events)
-    following = page.next_place[0] if page.next_place is not None and len(end) == 1 and not newest else None
-    return EventsView(shown, following, sum(end), next_cursor(page.next_place))
+    views = tuple(event_view(record, number) for number, record in page.events)
+    return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
 def topic_events_page(

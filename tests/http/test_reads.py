@@ -219,13 +219,13 @@ async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) ->
     await one.create("u", num_partitions=1)
     end = one.log.durable_offset
     seen: list[int] = []
-    start: int | None = 0
-    while start is not None:
-        page = await one.get("/v1/events", **{"from": start, "limit": 3})
+    more: dict[str, str] | None = {}
+    while more is not None:
+        page = await one.get("/v1/events", limit=3, **more)
         _check_times(page)
         assert page["end"] == end
         seen += [event["offset"] for event in page["events"]]
-        start = page["next"]
+        more = {"cursor": page["next_cursor"]} if "next_cursor" in page else None
     assert seen == list(range(end))
     of_topic = await one.get("/v1/events", topic="t")
     assert {event["fields"]["topic"] for event in of_topic["events"]} == {"t"}
@@ -365,11 +365,11 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytes
         for number in range(4):
             await one.create(f"t{number}", num_partitions=20)
         for which in ({}, {"topic": "t"}, {"request": made["request_id"]}):
-            whole, start, pages = [], 0, 0
-            while start is not None:
-                page = await one.get("/v1/events", **which, **{"from": start})
+            whole, more, pages = [], {}, 0
+            while more is not None:
+                page = await one.get("/v1/events", **which, **more)
                 whole += [event["offset"] for event in page["events"]]
-                start, pages = page["next"], pages + 1
+                more, pages = {"cursor": page["next_cursor"]} if "next_cursor" in page else None, pages + 1
                 assert sum(len(one.log.read_one(event["offset"])) for event in page["events"][:-1]) < 200
             assert pages > 1
             assert whole == sorted(set(whole))
