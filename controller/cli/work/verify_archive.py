@@ -71,13 +71,13 @@ def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | 
         newest = max(offsets_of_bases(place), default=0)
         for one in heads:
             if one.log == name and one.size > max(frontier.size, newest):
-                findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
+                findings.add(f"it has only {frontier.size} events, and the head covers {one.size}")
             elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
                 against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
         if key is not None:
             _check_signed(findings, key, signed, roots)
         for finding in _wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
-            findings.found(finding)
+            findings.add(finding)
     except LogError as error:
         return print_error(str(error), NEGATIVE if isinstance(error, LogCorrupted) else WRONG)
     more = f", with {len(signed)} signed heads" if signed else ""
@@ -93,12 +93,12 @@ def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[H
 
 def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
     if not signed:
-        findings.found(NONE_SIGNED)
+        findings.add(NONE_SIGNED)
     for one in signed:
         if not one.is_signed_by(key):
-            findings.found(f"the head over its first {one.size} events was not signed by that key")
+            findings.add(f"the head over its first {one.size} events was not signed by that key")
         elif roots[one.size].hex() != one.root:
-            findings.found(f"its first {one.size} events do not match the signed head")
+            findings.add(f"its first {one.size} events do not match the signed head")
 
 
 def _wrong_bases(
@@ -164,7 +164,7 @@ def _each_event(
             manifest, first_ms=first_ms, last_ms=record.at_ms, event_bytes=size, index=Stored.of(content)
         )
         if expected != manifest:
-            findings.found(f"{manifest.name} does not match its events")
+            findings.add(f"{manifest.name} does not match its events")
         _check_files(place, manifest, findings)
 
 
@@ -172,7 +172,7 @@ def _check_files(place: ArchiveStore, manifest: Manifest, findings: Findings) ->
     try:
         read_stored(place, manifest.index_name, manifest.index)
     except ArchiveDamaged as error:
-        findings.found(str(error))
+        findings.add(str(error))
     name = manifest.find_requests(place)
     if name is not None and sha256(place.read(name) or b"").hexdigest()[:16] not in name:
-        findings.found(f"{name} was changed: restore it from a copy of the archive")
+        findings.add(f"{name} was changed: restore it from a copy of the archive")
