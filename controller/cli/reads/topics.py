@@ -177,9 +177,9 @@ def _delete(options: argparse.Namespace, backend: Backend) -> int:
     from projections.views.topics import DeletedView
 
     def run() -> int:
-        gone = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
-        lines = [f"{gone.name} is deleted, in request {gone.request_id}; `topicwright explain` shows its history"]
-        show(options, gone, lambda _: lines, lambda: [gone.name])
+        deleted = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
+        lines = [f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"]
+        show(options, deleted, lambda _: lines, lambda: [deleted.name])
         return DONE
 
     return _refused_or(run, options, "is not deleted")

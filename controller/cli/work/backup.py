@@ -50,13 +50,13 @@ def backup(options: argparse.Namespace) -> int:
     from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
-    place = open_store(options.url)
+    store = open_store(options.url)
     with look(options.data) as log:
-        if is_inside(place, options.data):
-            raise Unusable(f"{place.url} is inside the data folder: name a place outside it")
+        if is_inside(store, options.data):
+            raise Unusable(f"{store.url} is inside the data folder: name a place outside it")
         own = archive_status(log).url
-        if own and open_store(own).url == place.url:
-            raise Unusable(f"{place.url} is the archive of the service: name another place for the backup")
+        if own and open_store(own).url == store.url:
+            raise Unusable(f"{store.url} is the archive of the service: name another place for the backup")
         end = log.durable_offset
         writer = Writer(
             boot=secrets.token_hex(8),
@@ -65,20 +65,20 @@ def backup(options: argparse.Namespace) -> int:
         )
         archiver = Archiver(
             log,
-            place,
+            store,
             writer,
             lambda: Columns(tuple(COLUMNS)),
             lambda start, stop: root_over(value for _, value in log.read(start, stop)),
             lambda: None,
         )
-        there = set(starts_in(place))
+        existing = set(starts_in(store))
         added, size, progress = 0, 0, progress_to(end)
         while (manifest := archiver.step(end)) is not None:
-            if manifest.start not in there:
+            if manifest.start not in existing:
                 added += manifest.end - manifest.start
                 size += manifest.events.size + manifest.index.size
             progress(manifest.end)
-        print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
+        print(f"{added} events added, {size} bytes: {store.url} has all {archiver.next_offset} of {options.data}")
     return 0
 
 
@@ -89,15 +89,15 @@ def recover(options: argparse.Namespace) -> int:
     from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
 
-    place, data = open_store(options.url), options.data
+    store, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Unusable(f"{data} exists and is not empty: name a new folder")
-    about, manifests = read_chain(place)
+    about, manifests = read_chain(store)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)
     with _work_folder(data) as fresh:
         with closing(_new_log(fresh, about.cluster_id)) as log:
-            last = recovered(log, place, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
+            last = recovered(log, store, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
     _report(data, about.cluster_id, about.history, history, last)
@@ -120,10 +120,10 @@ def _work_folder(data: Path) -> Iterator[Path]:
             f"{around} is needed as a work folder, but was not created by `recover`: move it, or name another folder"
         )
     around.mkdir(0o700, parents=True, exist_ok=True)
-    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    lock = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Unusable(f"another process is creating {data}: wait for it, or name another folder") from None
         mark.touch()
@@ -137,7 +137,7 @@ def _work_folder(data: Path) -> Iterator[Path]:
                 mark.unlink()
                 around.rmdir()
     finally:
-        os.close(held)
+        os.close(lock)
 
 
 def _new_log(folder: Path, cluster_id: str) -> RocksDbLog:

@@ -184,9 +184,9 @@ def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
     for manifest in manifests_of(log):
         stored = requests_of(log, manifest)
         if stored is not None and manifest.end <= log.start_offset:
-            place = open_store(archive_status(log).url)
+            store = open_store(archive_status(log).url)
             try:
-                read_stored(place, manifest.requests_name(stored), stored)
+                read_stored(store, manifest.requests_name(stored), stored)
             except LogCorrupted as error:
                 yield str(error)
 
