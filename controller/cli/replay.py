@@ -1,7 +1,7 @@
-"""`topicwright replay`: rebuild, check and query the history of a log, with Spark or in this process.
+"""`topicwright replay`: Spark rebuilds, proves and questions the history of a log.
 
-Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
-and returns the exit code. Spark is loaded only when a sub-command runs.
+Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and says in the exit code
+whether a check found something. Spark is loaded only once a sub-command runs.
 
 It is also a script for spark-submit, whose flags then configure Spark:
 `spark-submit … controller/cli/replay.py rebuild LOG`.
@@ -67,17 +67,17 @@ _Run = Callable[["SparkSession | None", "Ref", "Options"], "Outcome"]
 
 
 class _Command(NamedTuple):
-    """A sub-command: its module in `projections.replay`, its summary, and its arguments after the log."""
+    """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
 
     module: str
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
     local: bool = True
-    """True if it has `--local`."""
+    """Whether --local does it too."""
     without_spark: bool = False
-    """True if it never needs Spark."""
+    """Whether it never needs Spark."""
     without_at: str = ""
-    """Why it does not take `--at`; "" if it does."""
+    """Why it takes no --at; "" where it takes one."""
     shows_progress: bool = True
 
 
@@ -115,15 +115,15 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
-    if not command.without_spark:  # these print all rows
-        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to print; default {LIMIT}")
+    if not command.without_spark:  # the chain of `explain` is shown whole
+        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
     add_output(parser, FORMATS if command.local else WATCHED, flags=("-o",), into=PRINTED)
     if command.without_spark:
         parser.set_defaults(func=lambda options: _run(name, command, options))
         return
     spark = parser.add_argument_group("Spark")
     if command.local:
-        what = f"run on one core of this process, without Spark: faster for up to about {SMALL_EVENTS:,} events"
+        what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
         spark.add_argument("--local", action="store_true", help=what)
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
@@ -213,10 +213,10 @@ COMMANDS: dict[str, _Command] = {
     "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
     "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
-        "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, without_spark=True
+        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
     ),
-    "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
-    "report": _Command("report.report", "write an HTML page about the history", _of_report, local=False),
+    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
+    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
 }
 
 
@@ -259,7 +259,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         if getattr(arguments, "local", False):
             return run(_local(arguments), ref, options)
         if command.local:
-            _suggest_local(events_before(ends_of(ref, options.at)))
+            _say_if_small(events_before(ends_of(ref, options.at)))
         with _spark(arguments) as session, _showing_progress(session, name if command.shows_progress else None):
             return run(session, ref, options)
     except (LogError, EventDecodeError, CannotApply) as error:
@@ -271,10 +271,10 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
 
 
 def _local(arguments: argparse.Namespace) -> SparkSession:
-    """A session without Spark, for `--local`. Raises ReplayError."""
+    """What stands where a Spark session would. Raises ReplayError."""
     given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag)]
     if given:
-        raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
+        raise ReplayError(f"--local goes without --{given[0].replace('_', '-')}: it is without Spark")
     try:
         from projections.replay.spark.local import local_session
     except ImportError as error:
@@ -319,7 +319,7 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 @contextmanager
 def _spark(arguments: argparse.Namespace) -> Iterator[SparkSession]:
-    """A session, stopped afterwards. Errors of Spark meanwhile become ReplayErrors."""
+    """A session, stopped afterwards. Raises ReplayError for what Spark raises meanwhile."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException

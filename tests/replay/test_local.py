@@ -105,8 +105,8 @@ def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixt
 
 
 MISUSE = {
-    ("rebuild", "--local", "--master", "local"): "--master configures Spark",
-    ("rebuild", "--local", "--conf", "a=b"): "--conf configures Spark",
+    ("rebuild", "--local", "--master", "local"): "--local goes without --master",
+    ("rebuild", "--local", "--conf", "a=b"): "--local goes without --conf",
     ("rebuild", "--local", "--output", "rows"): "rebuild --output needs Spark: it goes without --local",
     ("report", "--local"): "unknown flag --local",
 }
