@@ -128,9 +128,8 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
     )
-    spark.add_argument(
-        "--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help="a Spark setting"
-    )
+    of_conf = "a Spark setting; may be repeated"
+    spark.add_argument("--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_conf)
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
     parser.set_defaults(func=lambda options: _run(name, command, options))
@@ -176,9 +175,8 @@ def _of_backtest(parser: _Parser) -> None:
 
 
 def _of_explain(parser: _Parser) -> None:
-    parser.add_argument(
-        "subject", type=non_empty, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
-    )
+    what = "the name of a topic, or the id of a request"
+    parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what)
 
 
 def _of_export(parser: _Parser) -> None:
@@ -282,7 +280,7 @@ def _local(arguments: argparse.Namespace) -> SparkSession:
     return local_session()
 
 
-def _suggest_local(events: int) -> None:
+def _say_if_small(events: int) -> None:
     """On a terminal, suggest `--local` for a log on which it is faster."""
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)

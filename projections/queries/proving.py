@@ -130,20 +130,19 @@ def signed_head(log: str, event: HeadSigned) -> Head:
     )
 
 
-def prove(query: Questions, request: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
+def prove(query: Questions, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
     """Prove the requested events. Without a size, `head_for` returns a tree head that covers the event at an offset.
     Raises NotThere, BadPlace, TreeBehind, LogError."""
-    part = part_of(query, request.partition, request.topic)
-    records, following = _records(part, request)
+    part = part_of(query, wanted.partition, wanted.topic)
+    records, following = _records(part, wanted)
     if not records:
-        raise NotThere(f"there is no event of {request.about} from offset {request.start} on")
-    last = records[-1]
-    head = head_for(part, last.offset) if request.size is None else head_of(part, last.at_ms, request.size)
-    if last.offset >= head.size:
-        raise BadPlace(f"size: event {last.offset} is not among the first {head.size} events")
+        raise NotThere(f"there is no event of {wanted.about} from offset {wanted.start} on")
+    head = head_for(part, records[-1].offset) if wanted.size is None else head_of(part, records[-1].at_ms, wanted.size)
+    if records[-1].offset >= head.size:
+        raise BadPlace(f"size: event {records[-1].offset} is not among the first {head.size} events")
     reader = TreeReader(part.log)
     events = tuple(_proved(part, reader, record, head.size) for record in records)
-    return Proof(about=request.about, head=head, events=events, next_offset=following)
+    return Proof(about=wanted.about, head=head, events=events, next_offset=following)
 
 
 def leaves(part: Query, start: int, limit: int) -> Leaves:
@@ -152,13 +151,13 @@ def leaves(part: Query, start: int, limit: int) -> Leaves:
     return Leaves(tuple(_leaf(part, record) for record in page.records), page.next_offset)
 
 
-def _records(part: Query, request: ProofRequest) -> tuple[Sequence[Recorded], int | None]:
+def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int | None]:
     end = part.end()
-    if request.offset is not None:
-        if request.offset >= end:
-            raise NotThere(f"there is no event at offset {request.offset}: the log ends at {end}")
-        return (decode_event(request.offset, part.log.read_one(request.offset)),), None
-    page = part.events(request.start, request.limit, end, topic=request.topic, request_id=request.request_id)
+    if wanted.offset is not None:
+        if wanted.offset >= end:
+            raise NotThere(f"there is no event at offset {wanted.offset}: the log ends at {end}")
+        return (decode_event(wanted.offset, part.log.read_one(wanted.offset)),), None
+    page = part.events(wanted.start, wanted.limit, end, topic=wanted.topic, request_id=wanted.request_id)
     return page.records, page.next_offset
 
 

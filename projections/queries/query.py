@@ -218,11 +218,15 @@ class Query:
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events of brokers and settings in order."""
-        stop = self.end() if end is None else end
-        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, 0, stop))
-        return (record for record in records if topic_of_record(record) is None)  # an empty topic name has the same key
+        return self._of_cluster(0, self.end() if end is None else end)
 
     # --- inside
+
+    def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
+        """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
+        skipped."""
+        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
+        return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         indexed = self.request_events(request_id)

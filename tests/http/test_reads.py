@@ -219,7 +219,7 @@ async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) ->
     await one.create("u", num_partitions=1)
     end = one.log.durable_offset
     seen: list[int] = []
-    more: dict[str, str] | None = {}
+    more: dict[str, Any] | None = {}
     while more is not None:
         page = await one.get("/v1/events", limit=3, **more)
         _check_times(page)
@@ -365,7 +365,8 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytes
         for number in range(4):
             await one.create(f"t{number}", num_partitions=20)
         for which in ({}, {"topic": "t"}, {"request": made["request_id"]}):
-            whole, more, pages = [], {}, 0
+            more: dict[str, Any] | None = {}
+            whole, pages = list[int](), 0
             while more is not None:
                 page = await one.get("/v1/events", **which, **more)
                 whole += [event["offset"] for event in page["events"]]

@@ -15,11 +15,12 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from controller.cli.arguments import reporting
+from controller.cli.arguments import print_error
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
@@ -36,12 +37,27 @@ class Unusable(Exception):
     """A folder or store cannot be used; the message says why."""
 
 
-_reporting = reporting(ImportError, LogError, EventDecodeError, Unusable, CannotApply, OSError)
-
-
-@_reporting
 def backup(options: argparse.Namespace) -> int:
     """Copy new events; returns the exit code."""
+    return _exit_code(partial(_backup, options))
+
+
+def recover(options: argparse.Namespace) -> int:
+    """Create the folder; returns the exit code."""
+    return _exit_code(partial(_recover, options))
+
+
+def _exit_code(run: Callable[[], None]) -> int:
+    try:
+        run()
+    except ImportError as error:
+        return print_error(f"{error.name} is not installed: pip install 'topicwright[replay]'")
+    except (LogError, EventDecodeError, Unusable, CannotApply, OSError) as error:
+        return print_error(str(error))
+    return 0
+
+
+def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, archive_status, starts_in
     from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
@@ -50,13 +66,13 @@ def backup(options: argparse.Namespace) -> int:
     from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
-    store = open_store(options.url)
+    place = open_store(options.url)
     with look(options.data) as log:
-        if is_inside(store, options.data):
-            raise Unusable(f"{store.url} is inside the data folder: name a place outside it")
+        if is_inside(place, options.data):
+            raise Unusable(f"{place.url} is inside the data folder: name a place outside it")
         own = archive_status(log).url
-        if own and open_store(own).url == store.url:
-            raise Unusable(f"{store.url} is the archive of the service: name another place for the backup")
+        if own and open_store(own).url == place.url:
+            raise Unusable(f"{place.url} is the archive of the service: name another place for the backup")
         end = log.durable_offset
         writer = Writer(
             boot=secrets.token_hex(8),
@@ -65,39 +81,36 @@ def backup(options: argparse.Namespace) -> int:
         )
         archiver = Archiver(
             log,
-            store,
+            place,
             writer,
             lambda: Columns(tuple(COLUMNS)),
             lambda start, stop: root_over(value for _, value in log.read(start, stop)),
             lambda: None,
         )
-        existing = set(starts_in(store))
+        there = set(starts_in(place))
         added, size, progress = 0, 0, progress_to(end)
         while (manifest := archiver.step(end)) is not None:
-            if manifest.start not in existing:
+            if manifest.start not in there:
                 added += manifest.end - manifest.start
                 size += manifest.events.size + manifest.index.size
             progress(manifest.end)
-        print(f"{added} events added, {size} bytes: {store.url} has all {archiver.next_offset} of {options.data}")
-    return 0
+        print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
 
 
-@_reporting
-def recover(options: argparse.Namespace) -> int:
-    """Create the folder; returns the exit code."""
+def _recover(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import read_chain
     from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
 
-    store, data = open_store(options.url), options.data
+    place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Unusable(f"{data} exists and is not empty: name a new folder")
-    about, manifests = read_chain(store)
+    about, manifests = read_chain(place)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)
     with _work_folder(data) as fresh:
         with closing(_new_log(fresh, about.cluster_id)) as log:
-            last = recovered(log, store, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
+            last = recovered(log, place, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
     _report(data, about.cluster_id, about.history, history, last)
@@ -106,7 +119,6 @@ def recover(options: argparse.Namespace) -> int:
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
-    return 0
 
 
 @contextmanager
@@ -120,10 +132,10 @@ def _work_folder(data: Path) -> Iterator[Path]:
             f"{around} is needed as a work folder, but was not created by `recover`: move it, or name another folder"
         )
     around.mkdir(0o700, parents=True, exist_ok=True)
-    lock = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Unusable(f"another process is creating {data}: wait for it, or name another folder") from None
         mark.touch()
@@ -137,7 +149,7 @@ def _work_folder(data: Path) -> Iterator[Path]:
                 mark.unlink()
                 around.rmdir()
     finally:
-        os.close(lock)
+        os.close(held)
 
 
 def _new_log(folder: Path, cluster_id: str) -> RocksDbLog:

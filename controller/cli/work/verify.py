@@ -176,17 +176,17 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """Differences from the (valid) events in snapshots, in the state, and in the request files of segments that are
-    only in the archive. Raises LogError."""
+    """What differs from the (valid) events: snapshots, the state, and the request files of segments that are only in
+    the archive. Raises LogError."""
     refold = Refold(log, lambda: None, from_scratch=True)
     yield from wrong_snapshots(log, part, refold)
     yield from wrong_state(log, refold)
     for manifest in manifests_of(log):
         stored = requests_of(log, manifest)
         if stored is not None and manifest.end <= log.start_offset:
-            store = open_store(archive_status(log).url)
+            place = open_store(archive_status(log).url)
             try:
-                read_stored(store, manifest.requests_name(stored), stored)
+                read_stored(place, manifest.requests_name(stored), stored)
             except LogCorrupted as error:
                 yield str(error)
 
@@ -198,11 +198,11 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()
         if key is not None and not head.is_signed_by(key):
-            findings.add("its head is not signed by that key")
+            findings.found("its head is not signed by that key")
         sizes = {one.size for one in (head, old) if one is not None and one.size <= head.size}
         roots = _roots_over(backend, options.partition, sorted(sizes))
         if roots.get(head.size) != head.root:
-            findings.add("its events do not match its head")
+            findings.found("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
     return report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")

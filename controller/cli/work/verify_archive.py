@@ -56,28 +56,28 @@ def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | 
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     try:
-        store = open_store(options.what)
-        about, manifests = read_chain(store)
+        place = open_store(options.what)
+        about, manifests = read_chain(place)
         name = log_name(about.cluster_id, options.partition)
         progress = progress_to(manifests[-1].end if manifests else 0)
-        signed = [] if key is None else list(_signed_in(archived(store, manifests), name))
+        signed = [] if key is None else list(_signed_in(archived(place, manifests), name))
         sizes = {one.size for one in (*heads, *signed)}
-        for record, value in _each_event(store, manifests, findings):
+        for record, value in _each_event(place, manifests, findings):
             frontier.extend((value,), PATH_LENGTH_MAX)
             if frontier.size in sizes:
                 roots[frontier.size] = frontier.root()
             if not record.offset % _PROGRESS_EVERY:
                 progress(record.offset)
-        newest = max(offsets_of_bases(store), default=0)
+        newest = max(offsets_of_bases(place), default=0)
         for one in heads:
             if one.log == name and one.size > max(frontier.size, newest):
-                findings.add(f"it has only {frontier.size} events, and the head covers {one.size}")
+                findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
             elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
                 against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
         if key is not None:
             _check_signed(findings, key, signed, roots)
-        for finding in _wrong_bases(store, name, options.partition, heads, secrets.token_bytes(32)):
-            findings.add(finding)
+        for finding in _wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
+            findings.found(finding)
     except LogError as error:
         return print_error(str(error), NEGATIVE if isinstance(error, LogCorrupted) else WRONG)
     more = f", with {len(signed)} signed heads" if signed else ""
@@ -93,25 +93,25 @@ def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[H
 
 def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dict[int, bytes]) -> None:
     if not signed:
-        findings.add(NONE_SIGNED)
+        findings.found(NONE_SIGNED)
     for one in signed:
         if not one.is_signed_by(key):
-            findings.add(f"the head over its first {one.size} events was not signed by that key")
+            findings.found(f"the head over its first {one.size} events was not signed by that key")
         elif roots[one.size].hex() != one.root:
-            findings.add(f"its first {one.size} events do not match the signed head")
+            findings.found(f"its first {one.size} events do not match the signed head")
 
 
 def _wrong_bases(
-    store: ArchiveStore, name: str, partition: int | None, heads: Sequence[Head], index_key: bytes
+    place: ArchiveStore, name: str, partition: int | None, heads: Sequence[Head], index_key: bytes
 ) -> Iterator[str]:
     """The findings about the bases of a store; `index_key` is as for `audit`. Raises LogError for other errors."""
-    for offset in offsets_of_bases(store):
+    for offset in offsets_of_bases(place):
         try:
-            base = read_base(store, offset)
+            base = read_base(place, offset)
             with TemporaryDirectory(prefix="topicwright-verify-") as folder:
                 path = Path(folder) / "log"
-                download_base(store, base, path)
-                for finding in _wrong(path, base, store, name, partition, heads, index_key):
+                download_base(place, base, path)
+                for finding in _wrong(path, base, place, name, partition, heads, index_key):
                     yield f"{base.name}: {finding}"
         except LogCorrupted as error:
             yield str(error)
@@ -120,7 +120,7 @@ def _wrong_bases(
 def _wrong(
     path: Path,
     base: Base,
-    store: ArchiveStore,
+    place: ArchiveStore,
     name: str,
     partition: int | None,
     heads: Sequence[Head],
@@ -130,9 +130,9 @@ def _wrong(
         path, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: base.cluster_id
     )
     with closing(log):
-        log.put_state(status_changes(replace(archive_status(log), url=store.url)))
+        log.put_state(status_changes(replace(archive_status(log), url=place.url)))
         try:
-            check_tree(log, base, store)
+            check_tree(log, base, place)
         except ArchiveDamaged as error:
             yield str(error)
         found = audit(
@@ -148,10 +148,10 @@ def _wrong(
 
 
 def _each_event(
-    store: ArchiveStore, manifests: Sequence[Manifest], findings: Findings
+    place: ArchiveStore, manifests: Sequence[Manifest], findings: Findings
 ) -> Iterator[tuple[Recorded, bytes]]:
     """The events of an archive. After the last event of a segment, its other files are checked. Raises ArchiveError."""
-    events = archived(store, manifests)
+    events = archived(place, manifests)
     for manifest in manifests:
         index, size, first_ms = SegmentIndexBuilder(manifest.start), 0, None
         for record, value in islice(events, manifest.end - manifest.start):
@@ -164,15 +164,15 @@ def _each_event(
             manifest, first_ms=first_ms, last_ms=record.at_ms, event_bytes=size, index=Stored.of(content)
         )
         if expected != manifest:
-            findings.add(f"{manifest.name} does not match its events")
-        _check_files(store, manifest, findings)
+            findings.found(f"{manifest.name} does not match its events")
+        _check_files(place, manifest, findings)
 
 
-def _check_files(store: ArchiveStore, manifest: Manifest, findings: Findings) -> None:
+def _check_files(place: ArchiveStore, manifest: Manifest, findings: Findings) -> None:
     try:
-        read_stored(store, manifest.index_name, manifest.index)
+        read_stored(place, manifest.index_name, manifest.index)
     except ArchiveDamaged as error:
-        findings.add(str(error))
-    name = manifest.find_requests(store)
-    if name is not None and sha256(store.read(name) or b"").hexdigest()[:16] not in name:
-        findings.add(f"{name} was changed: restore it from a copy of the archive")
+        findings.found(str(error))
+    name = manifest.find_requests(place)
+    if name is not None and sha256(place.read(name) or b"").hexdigest()[:16] not in name:
+        findings.found(f"{name} was changed: restore it from a copy of the archive")
