@@ -20,7 +20,7 @@ _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
     catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
     catalog.PlaceholderFilled: "partition {e.partition}: broker {e.broker_id} replaces placeholder {e.placeholder}",
-    catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
+    catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
     catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
@@ -206,25 +206,25 @@ def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
 def _leadership(e: catalog.LeaderElected | catalog.IsrChanged) -> str:
     why = f" ({e.reason})" if e.reason else ""
     if isinstance(e, catalog.IsrChanged):
-        return f"partition {e.partition}: leader {e.leader}, the ISR is now {_ids(e.isr)}{why}"
+        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
     if e.leader < 0:
         return f"partition {e.partition} has no leader{why}"
-    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, the ISR is {_ids(e.isr)}{why}"
+    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
 
 
 def _partition_changed(e: catalog.PartitionChanged) -> str:
     parts = []
     if e.leader is not None:
         parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
-    for ids, name in ((e.isr, "the ISR is"), (e.replicas, "replicas are"), (e.elr, "eligible leader replicas are")):
+    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible leader replicas")):
         if ids is not None:
-            parts.append(f"{name} {_ids(ids)}")
+            parts.append(f"{name} are {_ids(ids)}")
     if e.adding or e.removing:
         parts.append(f"adding replicas are {_ids(e.adding or ())}, removing replicas are {_ids(e.removing or ())}")
     if e.adding == () or e.removing == ():
-        parts.append("the reassignment is complete")
+        parts.append("the reassignment is over")
     if e.directories is not None:
-        parts.append("replicas are in other log directories")
+        parts.append("replicas are in other directories")
     if e.recovering is not None:
         parts.append("the leader recovers" if e.recovering else "the leader has recovered")
     return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"

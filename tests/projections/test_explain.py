@@ -53,9 +53,9 @@ It was created at 2023-11-14T22:13:20.008Z and is ready.
 14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 <= broker 4 is live (why) at offset 16
-18 +6 AlterPartition q: partition 0: leader 3, the ISR is now [3,1,2,4] (reported by the leader) \
+18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
 <= broker 4 is live (why) at offset 16
-20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, the ISR is [1,2,4] (live brokers changed) \
+20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
 22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; now set: \
