@@ -81,7 +81,7 @@ class SimulatedBrokers:
     def resume(self) -> None:
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
-                self._fence(broker_id, "not in this brokers")
+                self._fence(broker_id, "not among the simulated brokers")
         for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:
@@ -115,7 +115,7 @@ class SimulatedBrokers:
         broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.by_id[broker_id] = broker
-        self._lives(broker)
+        self._running_changed(broker)
         self._join(broker, "joined")
         self._applied_by((broker,), self._controller.last_offset)
         return broker
@@ -124,7 +124,7 @@ class SimulatedBrokers:
         """Stop a broker and fence it. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         broker.running = False
-        self._lives(broker)
+        self._running_changed(broker)
         self._fence(broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
@@ -134,7 +134,7 @@ class SimulatedBrokers:
             broker.running = True
             broker.starts += 1
             broker.confirmed = Offset(-1)
-            self._lives(broker)
+            self._running_changed(broker)
         self._join(broker, "started")
         self._later(broker, self._controller.last_offset)
 
@@ -148,7 +148,7 @@ class SimulatedBrokers:
             raise UnknownBroker(broker_id, sorted(self.by_id))
         return broker
 
-    def _lives(self, broker: SimulatedBroker) -> None:
+    def _running_changed(self, broker: SimulatedBroker) -> None:
         if self.on_running_changed is not None:
             self.on_running_changed(broker)
 
@@ -223,8 +223,8 @@ class SimulatedBrokers:
         for name, indexes in sorted(concerned.items()):
             topic = self._controller.store.durable(shard_key(name))
             if topic is not None and topic.name == name:
-                there = [index for index in sorted(indexes) if index < len(topic.partitions)]
-                self._report_isr(topic, [(index, topic.partitions[index]) for index in there])
+                existing = [index for index in sorted(indexes) if index < len(topic.partitions)]
+                self._report_isr(topic, [(index, topic.partitions[index]) for index in existing])
 
     def _sweep(self) -> None:
         """Report followers back in sync, now or after the sweep that is running."""

@@ -107,7 +107,6 @@ class Metrics(Collector):
         self._waits(api).observe(waited_ms / 1000)
 
     def policy_judged(self, policy: str, outcome: str, seconds: float) -> None:
-        """A policy judged one topic."""
         self._policies(policy, outcome).observe(seconds)
 
     def request(self, api: str, version: int | str, outcome: str, seconds: float) -> None:

@@ -33,7 +33,7 @@ from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import Brokers, InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
-from controller.http.gate import Logins, Reach
+from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
@@ -82,7 +82,7 @@ class ClientListeners:
         self.listeners = plan(settings, Endpoint(name, default.host, default.port))
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
-        self.reach = reach_of(settings)
+        self.hosts = hosts_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
@@ -147,7 +147,7 @@ class ClientListeners:
             self._metrics,
             tls=self.http_tls,
             logins=self._http_logins(),
-            reach=self.reach,
+            hosts=self.hosts,
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
         )
@@ -272,12 +272,12 @@ def warnings(
         yield f"warning: HTTP accepts unencrypted passwords and tokens at {http}: set http.security.protocol=SSL"
 
 
-def reach_of(settings: ServeSettings) -> Reach:
+def hosts_of(settings: ServeSettings) -> Hosts:
     """Host names and trusted proxies of HTTP."""
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
     proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
-    return Reach(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
+    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
 
 
 def _is_address(host: str) -> bool:

@@ -3,7 +3,7 @@
 The audit reads and hashes every event. It compares the result with
 - the subtrees and the head stored with the log, which locate a change;
 - the signed tree heads that are events of the log;
-- tree heads kept elsewhere: whoever can write the disk can forge everything else, but not these;
+- tree heads stored elsewhere: whoever can write the disk can forge everything else, but not these;
 - the few local copies of events whose range is in the archive;
 - the indexes by topic and by request, as an order-independent sum over their entries. The sum has a key that an
   attacker does not know.
@@ -89,7 +89,7 @@ def audit(
     index_key: bytes,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Audit:
-    """Audit a log. `heads` were kept elsewhere, `public_key` is the trusted signer, and `index_key` is random.
+    """Audit a log. `heads` were stored elsewhere, `public_key` is the trusted signer, and `index_key` is random.
     `progress` receives the number of audited events. Raises LogError for errors that are no damage."""
     auditor = _Auditor(log, part, public_key, index_key)
     auditor.read({head.size for head in heads}, progress)
@@ -112,24 +112,26 @@ class _Auditor:
         self._sums = [0, 0]
         self._counts = [0, 0]
         self._end = log.durable_offset
-        self._stayed: dict[int, bytes] = {}
+        self._local_copies: dict[int, bytes] = {}
 
     def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
-        kept_size, kept_root = 0, EMPTY_ROOT
+        stored_size, stored_root = 0, EMPTY_ROOT
         try:
-            kept_size, kept_root = stored_head(self._log)
+            stored_size, stored_root = stored_head(self._log)
         except LogCorrupted as error:
             self.findings.found(str(error))
-        if self._end - kept_size > BEHIND_MAX:
-            self.findings.found(f"the tree covers only {kept_size} of {self._end} events")
+        if self._end - stored_size > BEHIND_MAX:
+            self.findings.found(f"the tree covers only {stored_size} of {self._end} events")
         try:
             self._read_local_copies()
-            self._read_events(sorted({size for size in sizes if size <= self._end} | {kept_size, self._end}), progress)
+            self._read_events(
+                sorted({size for size in sizes if size <= self._end} | {stored_size, self._end}), progress
+            )
         except LogCorrupted as error:
             self.findings.found(f"reading stopped after {self.frontier.size} events: {error}")
             return
-        if self.roots[kept_size] != kept_root:
-            self.findings.found(f"the tree head stored with the log is not that of its first {kept_size} events")
+        if self.roots[stored_size] != stored_root:
+            self.findings.found(f"the tree head stored with the log is not that of its first {stored_size} events")
         for of_requests in (False, True):
             try:
                 self._check_index(of_requests)
@@ -140,18 +142,18 @@ class _Auditor:
 
     def _read_local_copies(self) -> None:
         for offset, value in self._log.retained_events():
-            if self._stayed.setdefault(offset, value) != value:
+            if self._local_copies.setdefault(offset, value) != value:
                 self.findings.found(f"two local copies of event {offset} differ")
 
     def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
-        kept_size = max((stop for stop in stops if stop <= self._end), default=0)
+        stored_size = max((stop for stop in stops if stop <= self._end), default=0)
         with suppress(LogCorrupted):
-            kept_size, _ = stored_head(self._log)
+            stored_size, _ = stored_head(self._log)
         for stop in stops:
             events = self._log.read(self.frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):
                 for level, index, hash_ in self.frontier.extend([value for _, value in batch], STORED_LEVEL):
-                    if (index + 1) << level <= kept_size:
+                    if (index + 1) << level <= stored_size:
                         self._check_subtree(level, index, hash_)
                 for offset, value in batch:
                     self._check_event(offset, value)
@@ -169,7 +171,7 @@ class _Auditor:
             self.findings.found(f"events {first} to {last} are not those of the tree")
 
     def _check_event(self, offset: int, value: bytes) -> None:
-        if self._stayed.get(offset, value) != value:
+        if self._local_copies.get(offset, value) != value:
             self.findings.found(f"the local copy of event {offset} is not the event in the archive")
         try:
             record = decode_event(offset, value)

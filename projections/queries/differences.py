@@ -1,8 +1,7 @@
 """Differences between two points in time: topics a page at a time, brokers, settings and access.
 
 A page compares the topics that have an event in between. If the two points are far apart, the index of shards finds
-these, one key at a time; else the events in between are read. What is equal at both is no difference, whatever happened
-in between.
+these, one key at a time; else the events in between are read. A value that changed and changed back is no difference.
 """
 
 from __future__ import annotations

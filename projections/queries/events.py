@@ -73,7 +73,7 @@ class EventFilter(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
     def matches(self, event: Event) -> bool:
-        """Whether an event of the request passes the filter."""
+        """True if the event matches. Its request is not compared, because the index of requests finds it."""
         is_of_topic = self.topic in (None, getattr(event, "topic", None))
         return is_of_topic and (not self.types or type(event).__name__ in self.types)
 
@@ -180,9 +180,8 @@ def events_page(
         page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
     else:
         page = found.oldest(found.place(start, cursor), limit, end)
-    shown = tuple(event_view(record, number) for number, record in page.events)
-    following = page.next_place[0] if page.next_place is not None and len(end) == 1 and not newest else None
-    return EventsView(shown, following, sum(end), next_cursor(page.next_place))
+    views = tuple(event_view(record, number) for number, record in page.events)
+    return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
 def topic_events_page(

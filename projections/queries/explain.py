@@ -8,7 +8,7 @@ changed, and several may have changed by then. So `Because` compares the partiti
 broker that was removed points to the newest change that removes brokers (fencing, controlled shutdown, an unclean
 restart, ...); a broker that was added points to its newest unfencing. The newest of these is named.
 
-What it does not do: it knows no rule by which partitions change, and names nothing that is not in the log.
+Non-goals: it knows no rule by which partitions change, and names nothing that is not in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from projections.views.rows import TopicPast, fold_topic
 from projections.views.topics import health
 
 STEPS_LAST = 400
-"""A long chain has STEPS_FIRST and STEPS_LAST steps."""
+"""A longer chain has the first STEPS_FIRST and the last STEPS_LAST steps."""
 
 
 def explain(query: Questions, subject: str, at: str | None = None) -> ExplanationView:
@@ -94,20 +94,20 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
 def _explain_request(query: Questions, request: RequestView, ends: Ends) -> ExplanationView:
     chain = _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
-    several = len(found) > 1  # then offsets of different partitions have no order, and times do
+    several = len(found) > 1  # then only times have an order: each partition has offsets of its own
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
         return chain.explanation(request.request_id, "request", summary)
-    fared = ", ".join(
+    outcomes = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = client_text(request.principal, request.client_id)
-    fared = f": {fared}{more}" if fared else ""
-    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{fared}"
+    result = f": {outcomes}{more}" if outcomes else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{result}"
     return chain.explanation(request.request_id, "request", summary)
 
 

@@ -165,7 +165,6 @@ class Query:
             yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
-        """The live brokers."""
         return self.cluster_at(end).live
 
     # --- events
@@ -249,8 +248,8 @@ class Query:
     def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
-        gone = given_up.get()
-        if gone is not None and gone.is_set():
+        abandoned = given_up.get()
+        if abandoned is not None and abandoned.is_set():
             raise QueryClosed("the caller no longer waits for the response")
 
     def _no_topic(self, name: str, end: int) -> NoTopic:
@@ -259,8 +258,8 @@ class Query:
             past = fold_topic(past, record)
         whys = []
         if past.deletion is not None:
-            gone = past.deletion
-            whys.append(f"it was deleted at offset {gone.offset} ({iso(gone.at_ms)}) by {gone.principal}")
+            deleted = past.deletion
+            whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted.principal}")
         later = self.topic_events(name, end)
         created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
         if created is not None:

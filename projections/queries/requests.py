@@ -34,7 +34,7 @@ SCANNED_MAX = 20_000
 """A page ends after so many requests: some tenths of a second."""
 
 MayShow = Callable[[IndexedRequest], bool]
-"""Whether the caller may see a request."""
+"""True if the caller may see a request."""
 
 
 def everyone(request: IndexedRequest) -> bool:
@@ -73,7 +73,6 @@ class RequestFilter(msgspec.Struct, frozen=True):
         return next(((kind, value) for kind, value in values if value is not None), None)
 
     def matches(self, request: IndexedRequest) -> bool:
-        """Whether the request passes the filter."""
         return (
             self.principal in (None, request.principal)
             and self.api in (None, request.api)

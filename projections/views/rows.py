@@ -1,5 +1,5 @@
-"""A topic as a row: the machine's `apply` folds the topic from its events, and a row adds what only the events of its
-creation hold. Nothing in a row depends on the state of brokers.
+"""A topic as a row: the topic that the machine's `apply` folds from its events, and fields that only the events of its
+creation have. Nothing in a row depends on the state of brokers.
 """
 
 from __future__ import annotations
@@ -116,7 +116,6 @@ def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
 def row_of(
     topic: Topic, created_by: CreatedBy | None, verdict: Verdict | None, placed_on: tuple[BrokerId, ...]
 ) -> TopicRow:
-    """The row of a topic in the machine's state, with what its creation events hold."""
     created = topic.created_at_ms, topic.created_offset, topic.ready_at_ms
     own = topic.name, topic.topic_id, topic.partitions, topic.configs, *created
     return TopicRow(*own, created_by=created_by, verdict=verdict, placed_on=placed_on)
@@ -127,7 +126,7 @@ def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> To
     CannotApply."""
     event = created.event
     if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotApply(created, f"topic {topic.name!r} was to be created there")
+        raise CannotApply(created, f"topic {topic.name!r} was not created by this event")
     request = None if requested is None else requested.event
     known = _created_by(request) if isinstance(request, catalog.CreateRequested) else None
     return row_of(topic, *_creation(event, known))
@@ -136,7 +135,8 @@ def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> To
 def _creation(
     event: catalog.Event, newest: CreatedBy | None
 ) -> tuple[CreatedBy | None, Verdict | None, tuple[BrokerId, ...]]:
-    """What a creation event holds; `newest` is the newest request for its name, which may be an older one."""
+    """The request, verdict and live brokers of a creation. `newest` is the newest request for its name, perhaps that of
+    an older topic."""
     if not isinstance(event, catalog.TopicCreated):
         return None, None, ()
     is_its_own = newest is not None and newest.request_id == event.request_id

@@ -319,7 +319,7 @@ class ActionRunner:
 
 
 CHANGE_TIMEOUT_MS = 30_000
-"""How long to retry a change that has no timeout of its own while the cluster does not answer."""
+"""The retry limit of a change without a timeout of its own, while the cluster does not answer."""
 DRY_RUN_BACKOFF_S_MAX = 2.0
 
 

@@ -85,7 +85,7 @@ def known(topic: Topic | None) -> tuple[int, catalog.Configs] | None:
 
 
 def differs(topic: Topic, seen: SeenTopic) -> bool:
-    """True if the cluster has the topic otherwise; configs are not compared."""
+    """True if the topic differs in the cluster; configs are not compared."""
     if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
         return True
     return any(_differs(ours, theirs) for ours, theirs in zip(topic.partitions, seen.partitions, strict=True))

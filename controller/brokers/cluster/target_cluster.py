@@ -44,10 +44,10 @@ from events.logs.archive.store import ArchiveError
 from events.names import Offset, ShardKey, TopicId, TopicName, shard_key
 
 SETTLE_S = 3.0
-"""How long the watch ignores a topic after our own change: brokers see it one after another."""
+"""After a change of our own the watch ignores the topic for this time, because brokers see it one after another."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
 RECENT_EVENTS = 10_000
-"""How many of the newest events a start searches for changes never reported as done."""
+"""The number of newest events in which a start looks for changes without a result."""
 
 History = Callable[[ShardKey], Iterable[Recorded]]
 """The durable events of a shard, in order."""

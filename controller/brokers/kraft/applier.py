@@ -52,7 +52,7 @@ from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
-UNFIT_CHARACTERS_MAX: Final = 300
+REASON_CHARACTERS_MAX: Final = 300
 RECORD_CHARACTERS_MAX: Final = 200
 KAFKAS: Final = -1
 """The leader priority recorded for Kafka's own controllers."""
@@ -139,7 +139,7 @@ class BatchApplier:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
             recorder.take_all(records, embedded.values)
         except Exception as error:  # no batch may keep this node from starting
-            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
+            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:REASON_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
             self._projector.mark_unsupported(why)
             self._projector.end_import()

@@ -68,7 +68,7 @@ class EventPages:
 
     @staticmethod
     def takes(request: Message) -> bool:
-        """True if a request asks for a page."""
+        """True if a request is for a page."""
         if not isinstance(request, quorum.FetchSnapshotRequest) or len(request.topics) != 1:
             return False
         return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1

@@ -54,13 +54,13 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
     metadata_version: int | None = None
     """None for the highest level that all brokers support."""
     leaders_balanced_every_s: float | None = None
-    """How often preferred leaders are elected; None for never."""
+    """The interval of electing preferred leaders; None for never."""
 
 
 CHECK_S: Final = 0.25
 """Interval of session checks: a small part of the shortest useful session timeout."""
 SETTLED_S: Final = 3.0
-"""How long no new broker must have come before features are raised."""
+"""Features are raised after no new broker has registered for this time."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -102,12 +102,12 @@ class Checks:
         shared = shared_metadata_version(brokers)
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
-        wanted = self._options.metadata_version
-        if wanted is None and self._is_adopted():
+        configured = self._options.metadata_version
+        if configured is None and self._is_adopted():
             return  # Kafka's controller left this level, and may come back
-        level = shared if wanted is None else min(wanted, shared)
+        level = shared if configured is None else min(configured, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
-            reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
+            reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
             features = self._features_with(level)
             self._membership.restart_unchanged()
             if await self._voters_support(features):

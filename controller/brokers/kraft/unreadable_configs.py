@@ -29,9 +29,9 @@ from events.logs.log import LogClosed
 from projections.store.store import TopicStore, topic_slices
 
 NAMED_MAX: Final = 20
-"""How many are logged when this process becomes leader; each was logged when it was found."""
+"""The most to log when this process becomes leader; each was logged when it was found."""
 RECOVERY_S: Final = 1.0
-"""How long to wait while the log is recovered."""
+"""The pause between attempts while the log is recovered."""
 
 logger = structlog.get_logger("topicwright.kraft")
 

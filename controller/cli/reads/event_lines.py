@@ -66,7 +66,6 @@ def _may_join(event: EventView) -> bool:
 
 
 def line_of(event: EventView) -> Line:
-    """One event."""
     topic, request = event.fields.get("topic"), event.fields.get("request_id")
     where = place(event.partition, event.offset)
     return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from controller.cli.arguments import complain
+from controller.cli.arguments import print_error
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
@@ -51,9 +51,9 @@ def _exit_code(run: Callable[[], None]) -> int:
     try:
         run()
     except ImportError as error:
-        return complain(f"{error.name} is not installed: pip install 'topicwright[replay]'")
+        return print_error(f"{error.name} is not installed: pip install 'topicwright[replay]'")
     except (LogError, EventDecodeError, Unusable, CannotApply, OSError) as error:
-        return complain(str(error))
+        return print_error(str(error))
     return 0
 
 

@@ -20,9 +20,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from controller.cli.arguments import complain
+from controller.cli.arguments import NEGATIVE, WRONG, print_error
 from controller.cli.output import progress_to
-from controller.cli.reads.common import FOUND
 from controller.cli.work.verify import report
 from events.catalog import EVENT_VERSION, HeadSigned, Recorded
 from events.logs.archive.base import Base, download_base, offsets_of_bases, read_base
@@ -80,7 +79,7 @@ def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | 
         for finding in _wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
             findings.found(finding)
     except LogError as error:
-        return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
+        return print_error(str(error), NEGATIVE if isinstance(error, LogCorrupted) else WRONG)
     more = f", with {len(signed)} signed heads" if signed else ""
     return report(findings, name, frontier.size, frontier.root().hex(), heads, more)
 

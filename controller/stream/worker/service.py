@@ -32,7 +32,7 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
-from controller.serving.client_listeners import Address, connection_counts, is_open, reach_of
+from controller.serving.client_listeners import Address, connection_counts, hosts_of, is_open
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
@@ -210,8 +210,8 @@ class Worker:
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
-        reach = reach_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, reach)
+        hosts = hosts_of(settings).named(options.http.host)
+        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, hosts)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None

@@ -20,7 +20,7 @@ import pytest
 from controller.brokers.kraft.adopting import adopted
 from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
+from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
@@ -50,7 +50,7 @@ from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.store import TopicStore
-from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log
+from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log, snapshot_bytes
 from tests.brokers.kraft.quorum.logs import epoch_begun, opened
 
 ACL = AccessControlEntryRecord(

@@ -306,13 +306,8 @@ def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
 RECORDS_PER_BATCH = 500  # brokers read whole batches: a few hundred kilobytes
 
 
-def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
-    """A snapshot as Kafka writes it."""
-    return b"".join(snapshot_batches(image, epoch))
-
-
 def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
-    """The batches of a snapshot. Offsets start at 0; the first batch holds the voters."""
+    """The batches of a snapshot as Kafka writes it. Offsets start at 0; the first batch holds the voters."""
     at = 0
     head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
     for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
