@@ -117,7 +117,7 @@ class Service:
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms, self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(self.options.data)

@@ -293,19 +293,6 @@ def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[byte
         return write_snapshot(file, info, pairs)
 
 
-def snapshot_content(log: EventLog, offset: int) -> bytes:
-    """The file of a snapshot. Raises OSError."""
-    return _path(log, offset).read_bytes()
-
-
-def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
-    """Store a snapshot file of this log from another process. Raises OSError."""
-    path = _path(log, offset)
-    path.parent.mkdir(0o700, exist_ok=True)
-    with replacing(path) as file:
-        file.write(content)
-
-
 def remove_snapshot(log: EventLog, offset: int) -> None:
     """Delete a snapshot; open readers go on. Raises OSError."""
     _path(log, offset).unlink(missing_ok=True)

@@ -58,12 +58,10 @@ def _exit_code(run: Callable[[], None]) -> int:
 
 
 def _backup(options: argparse.Namespace) -> None:
-    from events.logs.archive.manifest import Writer, archive_status, starts_in
+    from controller.serving.archiving import archiver_of
+    from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
-    from events.logs.archive.writing import Archiver
     from projections.replay.log.secondary import look
-    from projections.replay.spark.column_batches import Columns
-    from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
     place = open_store(options.url)
@@ -79,41 +77,39 @@ def _backup(options: argparse.Namespace) -> None:
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
             since_ms=time.time_ns() // 1_000_000,
         )
-        archiver = Archiver(
+        archiver = archiver_of(
             log,
-            place,
-            writer,
-            lambda: Columns(tuple(COLUMNS)),
+            ManifestWriter(place, writer),
             lambda start, stop: root_over(value for _, value in log.read(start, stop)),
             lambda: None,
         )
-        there = set(starts_in(place))
+        before = find_manifest(place)
         added, size, progress = 0, 0, progress_to(end)
-        while (manifest := archiver.step(end)) is not None:
-            if manifest.start not in there:
-                added += manifest.end - manifest.start
-                size += manifest.events.size + manifest.index.size
-            progress(manifest.end)
+        while (segment := archiver.step(end)) is not None:
+            if before is None or segment.start >= before.end:
+                added += segment.end - segment.start
+                size += segment.events.size
+            progress(segment.end)
         print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
 
 
 def _recover(options: argparse.Namespace) -> None:
-    from events.logs.archive.manifest import read_chain
+    from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
 
     place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Unusable(f"{data} exists and is not empty: name a new folder")
-    about, manifests = read_chain(place)
+    manifest = read_manifest(place)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)
     with _work_folder(data) as fresh:
-        with closing(_new_log(fresh, about.cluster_id)) as log:
-            last = recovered(log, place, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
+        with closing(_new_log(fresh, manifest.cluster_id)) as log:
+            last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
-    _report(data, about.cluster_id, about.history, history, last)
+    _report(data, manifest.cluster_id, manifest.history, history, last)
     if is_kraft:
         print(
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "

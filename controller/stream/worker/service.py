@@ -46,7 +46,7 @@ from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, Partit
 from controller.stream.worker.partition_brokers import partition_clusters
 from controller.stream.worker.partition_decider import Duplicate, Fault
 from events.catalog import Recorded
-from events.logs.archive.manifest import Writer
+from events.logs.archive.manifest import ManifestWriter, Writer
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
@@ -305,8 +305,11 @@ class Worker:
 
         def history(partition: PartitionState) -> PartitionHistory | None:
             store = archive_store(settings, partition.partition)
-            of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
-            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms, self.fail)
+            if store is None:
+                return None
+            own = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
+            archive = ManifestWriter(store, own, self._signer)
+            return PartitionHistory(partition, archive, settings, wall_ms, self.fail)
 
         tasks = OwnerTasks(
             WorkerContext(

@@ -111,11 +111,6 @@ class WholeLog:
         self._readable()
         return self._each_in_runs(run_prefix(REQUEST, request_id), start, self._next_offset)
 
-    def archived_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
-        if not self._start_offset:
-            return iter(())
-        return ((manifest.start, pairs) for manifest, pairs in self.archive.requests(end))
-
     def get(self, key: bytes) -> bytes | None:
         try:
             value: bytes | None = self._readable().get_view(STATE + key)
@@ -133,9 +128,9 @@ class WholeLog:
         """Each run in the index by shard, or by request: name, first and last offset."""
         kind, start = REQUEST if of_requests else SHARD, self._start_offset
         for segment in self.archive.segments(0, start) if start else ():
-            for key, run in self.archive.runs_of(segment):
+            for key, runs in self.archive.index(segment).each():
                 if key.startswith(kind):
-                    yield _name_of(key), run.start, run.stop - 1
+                    yield from ((_name_of(key), run.start, run.stop - 1) for run in runs)
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
             first = int.from_bytes(key[-8:], "big")
             if first >= start:  # others are of events that were dropped
@@ -264,6 +259,12 @@ class WholeLog:
             f"{self._path} is damaged: event {offset} is missing, though the log ends at {self._next_offset}; "
             "restore the folder from a copy"
         )
+
+
+def archived_requests(whole: log.EventLog, end: int) -> Iterator[tuple[int, log.StateKeys]]:
+    """State keys in the archive: of the requests that began before an offset, by segment with its start, newest
+    first."""
+    return whole.archive.requests(end) if isinstance(whole, WholeLog) and whole.start_offset else iter(())
 
 
 def _archive_of(whole: WholeLog) -> Archive:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from controller.serving.archiving import archiver_of
 from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
-    Manifest,
+    ManifestWriter,
+    Segment,
     Writer,
     archive_status,
-    manifest_changes,
-    manifests_of,
+    segment_changes,
+    segments_of,
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, open_store
@@ -22,8 +24,6 @@ from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import snapshot_info, store_snapshot
 from projections.queries.query import Query
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
@@ -59,33 +59,29 @@ def archiver(
     log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
 ) -> Archiver:
     """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
-    return Archiver(
+    return archiver_of(
         log,
-        place,
-        writer,
-        lambda: Columns(tuple(COLUMNS)),
+        ManifestWriter(place, writer),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
         lambda: None,
-        known=list if backup else lambda: list(manifests_of(log)),
+        known=list if backup else lambda: list(segments_of(log)),
         segment_events=segment,
     )
 
 
-def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
+def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Segment]:
     """Archive what is closed, and note it."""
     at_work = archiver(log, open_store(str(url)), writer)
     log.put_state(status_changes(replace(archive_status(log), url=str(url))))
-    while (manifest := at_work.step()) is not None:
-        log.put_state(manifest_changes(manifest))
-    return list(manifests_of(log))
+    while (segment := at_work.step()) is not None:
+        log.put_state(segment_changes(segment))
+    return list(segments_of(log))
 
 
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
-    while (leaving := retention.IndexCleanup.next(log, manifests_of(log))) is not None:
-        leaving.archive(open_store(archive_status(log).url))
-        leaving.forget()
-        for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
+    while (leaving := retention.IndexCleanup.next(log, segments_of(log))) is not None:
+        for piece in leaving.slices(log.archive.index(leaving.segment)):
             piece()
 
 

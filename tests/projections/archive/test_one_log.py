@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from controller.serving.archiving import archiver_of
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import Manifest, Writer, archive_status, manifest_changes, manifests_of
-from events.logs.archive.store import Folder, open_store
-from events.logs.archive.writing import Archiver
+from events.logs.archive.manifest import ManifestWriter, Segment, Writer, find_manifest, segment_changes, segments_of
+from events.logs.archive.segment import SegmentIndex
+from events.logs.archive.store import Folder
 from events.logs.log import LogCorrupted
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_keys import KEPT, pack
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.events import newest_of_topic
@@ -32,8 +32,6 @@ from projections.queries.explain import explain
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import look
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import range_root
@@ -73,7 +71,7 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
 def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: archive._LruCache[str, Snapshot] = archive._LruCache(2)
+    kept: archive._LruCache[int, SegmentIndex] = archive._LruCache(2)
     monkeypatch.setattr(archive, "_indexes", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
@@ -92,8 +90,8 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
 def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
-    segments = [one for one in manifests_of(cut) if one.end <= end]
-    found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
+    segments = [one for one in segments_of(cut) if one.end <= end]
+    found, lines, before = list[list[Segment]](), count(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code is not archive.Archive.segments.__code__:
@@ -196,9 +194,9 @@ def test_what_may_go(line: str) -> None:
     given, expected = line.split("|")
     start, snapshot, now_ms, kept_ms, kept_bytes = map(int, given.split())
     manifests = [
-        Manifest(
-            cluster_id="c", history="h", start=at, end=at + 100, first_ms=at, last_ms=at + 99, event_version=1,
-            event_bytes=1000, tree="", events=None, index=None,  # type: ignore[arg-type]
+        Segment(
+            start=at, end=at + 100, first_ms=at, last_ms=at + 99, event_version=1,
+            event_bytes=1000, tree="", events=None, footer=None,  # type: ignore[arg-type]
         )
         for at in range(0, 400, 100)
     ]  # fmt: skip
@@ -212,7 +210,7 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
         log.flush()
     steps: list[Callable[[RocksDbLog], object]] = [lambda log: retention.drop(log, manifests, 10**15, 0, -1)]
     for manifest in manifests[:2]:
-        steps += [partial(_leave, manifest, step) for step in range(5)]
+        steps += [partial(_leave, manifest, step) for step in range(4)]
     whole_page = _requests(whole)
     for step in steps:
         with closing(open_log(folder)) as log:
@@ -224,16 +222,13 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
             assert _requests(log) == whole_page
 
 
-def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
+def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
     """Some of the steps by which a segment leaves the indexes; those that were done are done again, as after death."""
-    leaving = retention.IndexCleanup.next(log, manifests_of(log))
+    leaving = retention.IndexCleanup.next(log, segments_of(log))
     assert leaving is not None
-    assert leaving.manifest == manifest
-    leaving.archive(open_store(archive_status(log).url))
-    if last > 0:
-        leaving.forget()
-    pieces = list(leaving.slices(log.archive.runs_of(manifest)))
-    for piece in pieces[: {0: 0, 1: 0, 2: 1, 3: len(pieces) - 1}.get(last, len(pieces))]:
+    assert leaving.segment == segment
+    pieces = list(leaving.slices(log.archive.index(segment)))
+    for piece in pieces[: {0: 1, 1: 2, 2: len(pieces) - 1}.get(last, len(pieces))]:
         piece()
 
 
@@ -253,7 +248,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
 
     before = shown(RequestFilter())
     late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.requested_offset < archive_status(cut).forgotten
+    assert late.requested_offset < cut.start_offset
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)
@@ -335,14 +330,16 @@ def test_killed_at_each_step_of_archiving(
         store = Dying(place, calls, after)
         dying = archiver(log, store)
         with suppress(Died):
-            while (manifest := dying.step()) is not None:
-                log.put_state(manifest_changes(manifest))
+            while (segment := dying.step()) is not None:
+                log.put_state(segment_changes(segment))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
         assert [one.start for one in manifests] == list(range(0, SEGMENT * len(manifests), SEGMENT))
         assert len(manifests) == log.next_offset // SEGMENT
-        assert sorted(int(one.stem) for one in (place / "manifests").glob("*.json")) == [one.start for one in manifests]
+        there = find_manifest(Folder(place))
+        assert there is not None
+        assert list(there.segments) == manifests
         assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
         end = manifests[-1].end
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
@@ -350,9 +347,7 @@ def test_killed_at_each_step_of_archiving(
 
 def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
     with closing(open_log(folder)) as log:
-        at_work = Archiver(
-            log, Folder(tmp_path / "archive"), WRITER, lambda: Columns(tuple(COLUMNS)), lambda *_: None, lambda: None
-        )
+        at_work = archiver_of(log, ManifestWriter(Folder(tmp_path / "archive"), WRITER), lambda *_: None, lambda: None)
         assert at_work.step() is None
 
 
@@ -361,11 +356,9 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
         raise Died
 
     with closing(open_log(folder)) as log:
-        at_work = Archiver(
+        at_work = archiver_of(
             log,
-            Folder(tmp_path / "archive"),
-            WRITER,
-            lambda: Columns(tuple(COLUMNS)),
+            ManifestWriter(Folder(tmp_path / "archive"), WRITER),
             partial(range_root, log),
             stop,
             segment_events=SEGMENT,
