@@ -34,6 +34,7 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import Folder
+from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived import retention
 from projections.store.archived.bases import check_tree
@@ -54,7 +55,7 @@ def opened(folder: Path) -> RocksDbLog:
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive what is closed, and let it go."""
     archiving, leaving = Timing(), Timing()
-    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
     at_work = archiver_of(
         log,
         ManifestWriter(place, WRITER),
@@ -67,7 +68,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 
     def archive() -> None:
         while (segment := at_work.step()) is not None:
-            log.put_state(segment_changes(segment))
+            log.write(Commit(own=segment_changes(segment)))
 
     archiving.run(archive)
     segments = list(segments_of(log))

@@ -39,7 +39,7 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
-from events.logs.log import EventLog, LogClosed, LogError
+from events.logs.log import Commit, EventLog, LogClosed, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
@@ -185,7 +185,7 @@ class Archiving:
         if segment is not None:
             state |= segment_changes(segment)
         if state:
-            self._log.put_state(state)
+            self._log.write(Commit(own=state))
         if segment is not None:
             self._segments.append(segment)
         if segment is not None and not self._follows:

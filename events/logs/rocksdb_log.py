@@ -29,7 +29,7 @@ from rocksdict import WriteBatch
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import KEPT, NEXT_KEY, REQUEST, SHARD, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_keys import KEPT, NEXT_KEY, START_KEY, STATE, pack, run_prefix
 from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
 
 DEFAULT_CACHE_BYTES = 64 << 20
@@ -109,21 +109,11 @@ class RocksDbLog(WholeLog):
         database = self._writable()
         log.check_commit(commit)
         first = self._next_offset
-        if not commit.entries:
-            return first
-        batch, end = _commit_batch(commit, first, database)
-        self._put(database, batch)
-        self._next_offset = end
+        if commit.entries or commit.own:
+            batch, end = _commit_batch(commit, first, database)
+            self._put(database, batch)
+            self._next_offset = end
         return first
-
-    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
-        database, batch = self._writable(), WriteBatch(raw_mode=True)
-        for key, value in state.items():
-            if value is None:
-                batch.delete(STATE + key, database.views_handle)
-            else:
-                batch.put(STATE + key, value, database.views_handle)
-        self._put(database, batch)
 
     def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
         """Drop the archived events below an offset, except those at the offsets `retained`.
@@ -133,7 +123,7 @@ class RocksDbLog(WholeLog):
         """
         database, start = self._writable(), self._start_offset
         assert start <= offset < self.durable_offset, "dropped events are stored and durable"
-        values = {one: self.read_one(one) for one in retained}
+        values = {one: log.read_one(self, one) for one in retained}
         self._start_offset = offset  # readers switch to the archive before events are deleted
         self._put(database, _drop_batch(database, start, offset, values, names))
 
@@ -156,6 +146,8 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
+        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
+        still flushes it."""
         self._durable_elsewhere_offset = self._next_offset
 
     def recover(self) -> int:
@@ -261,22 +253,24 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
             if shard is not None:
                 put(shard_key, pack(offset - 1), views)
             shard = entry.shard_key
-            shard_key = run_prefix(SHARD, shard) + here
+            shard_key = run_prefix(log.SHARD, shard) + here
         if entry.request_id != request:
             if request:
                 put(request_key, pack(offset - 1), views)
             request = entry.request_id
-            request_key = run_prefix(REQUEST, request) + here
+            request_key = run_prefix(log.REQUEST, request) + here
         offset += 1
-    put(shard_key, pack(offset - 1), views)
+    if shard is not None:
+        put(shard_key, pack(offset - 1), views)
+        put(NEXT_KEY, pack(offset), views)
     if request:
         put(request_key, pack(offset - 1), views)
-    for key, value in commit.state.items():
-        if value is None:
-            batch.delete(STATE + key, views)
-        else:
-            put(STATE + key, value, views)
-    put(NEXT_KEY, pack(offset), views)
+    for changes in (commit.state, commit.own):
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(STATE + key, views)
+            else:
+                put(STATE + key, value, views)
     return batch, offset
 
 

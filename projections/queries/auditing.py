@@ -26,7 +26,7 @@ import msgspec
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
-from events.logs.log import EventLog, LogCorrupted
+from events.logs.log import EventLog, LogCorrupted, read_one
 from events.logs.merkle import EMPTY_ROOT, Frontier
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head
@@ -220,7 +220,7 @@ class _Auditor:
         for name, first, last in self._log.index_runs(of_requests):
             for offset in range(first, last + 1):
                 with suppress(EventDecodeError):
-                    own = indexed_under(decode_event(offset, self._log.read_one(offset)), of_requests)
+                    own = indexed_under(decode_event(offset, read_one(self._log, offset)), of_requests)
                     if own != name:
                         wrong += 1
                         under = f"under {name[:100]!r}, but it belongs to {own[:100]!r}"

@@ -27,7 +27,7 @@ from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.archive.whole_log import archived_requests
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one, request_offsets
 from projections.store.keys import Puts, inverted, offset_at_end, put_entries
 
 REQUEST, FACET = b"h", b"f"
@@ -117,7 +117,7 @@ class RequestIndex:
             if not self._unknown:
                 return None
             self._unknown -= 1
-        first = next(self._log.request_offsets(request_id, self._log.start_offset), None)
+        first = next(request_offsets(self._log, request_id, self._log.start_offset), None)
         return None if first is None else stored_request(self._log, first)
 
 
@@ -173,10 +173,10 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
     if entry is None or entry.newest_offset < end:
         return entry
     folding: _Folding | None = None
-    for offset in log.request_offsets(entry.request_id):
+    for offset in request_offsets(log, entry.request_id):
         if offset >= end:
             break
-        record = decode_event(offset, log.read_one(offset))
+        record = decode_event(offset, read_one(log, offset))
         folding = folding or _folding(None, record)
         if folding is not None:
             folding.take(record)

@@ -24,7 +24,7 @@ from events.codec import decode_event
 from events.logs.archive import parquet
 from events.logs.archive.manifest import ARCHIVE_KEY, MANIFEST, archive_status, history_of
 from events.logs.archive.parquet import GROUP
-from events.logs.log import Commit, Entry
+from events.logs.log import Commit, Entry, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import SnapshotInfo, open_snapshot, snapshot_offsets, store_snapshot, write_snapshot
 from projections.store.tree import head_of
 from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
@@ -81,9 +81,9 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, run: Printed) 
     with closing(open_log(day)) as log, closing(open_log(again)) as other:
         assert head_of(log) == head_of(other)
         for key in ("", *log.shard_keys()):
-            assert list(log.shard_offsets(key)) == list(other.shard_offsets(key)), key
+            assert list(shard_offsets(log, key)) == list(shard_offsets(other, key)), key
         for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
-            assert list(log.request_offsets(name)) == list(other.request_offsets(name)), name
+            assert list(request_offsets(log, name)) == list(request_offsets(other, name)), name
         assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
@@ -92,7 +92,7 @@ def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, run: Print
     run("backup", place, "--data", folder)
     assert run("backup", place, "--data", folder).startswith("0 events added, 0 bytes")
     with closing(open_log(folder)) as log:
-        newest = log.read_one(log.next_offset - 1)
+        newest = read_one(log, log.next_offset - 1)
         log.write(Commit([Entry(newest)] * 3))
     assert run("backup", place, "--data", folder).startswith("3 events added")
     assert len(json.loads((place / MANIFEST).read_text())["segments"]) == 2
@@ -115,10 +115,10 @@ def test_a_moment_is_recovered_to_the_end_of_its_command(
 
 def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
-        at_ms = decode_event(200, log.read_one(200)).at_ms
+        at_ms = decode_event(200, read_one(log, 200)).at_ms
     run("recover", place, "--data", tmp_path / "again", "--at", f"{at_ms}ms")
     with closing(open_log(tmp_path / "again")) as log:
-        assert decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms <= at_ms
+        assert decode_event(log.next_offset - 1, read_one(log, log.next_offset - 1)).at_ms <= at_ms
         assert log.next_offset > 200
 
 
@@ -312,7 +312,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp
     assert f"{second} does not match the events before it" in run("verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
-        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.write(Commit(own={next(key for key, _ in log.scan(b"t")): b"another"}))
     assert "its state does not match its events" in run("verify", folder, code=1)
 
 
@@ -326,7 +326,7 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     run("backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
-        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.write(Commit(own={next(key for key, _ in log.scan(b"t")): b"another"}))
     assert "its state does not match its events" in run("verify", folder, code=1)
 
 

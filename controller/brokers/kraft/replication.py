@@ -116,7 +116,7 @@ class QuorumReplication:
         Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
-            self._log.put_state({MARK: self._projector.record_applied(end)})
+            self._log.write(Commit(own={MARK: self._projector.record_applied(end)}))
             self._projector.became_durable()
         return end
 

@@ -25,7 +25,7 @@ from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
 from events.codec import EventDecodeError
-from events.logs.log import LogError
+from events.logs.log import LogError, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.text.moments import iso, parse_moment
 
@@ -158,8 +158,8 @@ def _led_kafka_brokers(log: RocksDbLog) -> bool:
     from events.codec import decode_event
 
     kinds = (MetadataAdopted, QuorumEpochBegun)
-    offsets = zip(range(1000), log.shard_offsets(""), strict=False)
-    return any(isinstance(decode_event(offset, log.read_one(offset)).event, kinds) for _, offset in offsets)
+    offsets = zip(range(1000), shard_offsets(log, ""), strict=False)
+    return any(isinstance(decode_event(offset, read_one(log, offset)).event, kinds) for _, offset in offsets)
 
 
 def _report(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:

@@ -36,7 +36,7 @@ from events.logs.archive.manifest import (
 )
 from events.logs.archive.segment import IndexBuilder
 from events.logs.archive.store import ArchiveStore, open_store
-from events.logs.log import LogCorrupted, LogError
+from events.logs.log import Commit, LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, log_name
@@ -129,7 +129,7 @@ def _wrong(
 ) -> Iterator[str]:
     log = RocksDbLog.open(path, cluster_id=cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: cluster_id)
     with closing(log):
-        log.put_state(status_changes(replace(archive_status(log), url=place.url)))
+        log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
         try:
             check_tree(log, base, place)
         except ArchiveDamaged as error:

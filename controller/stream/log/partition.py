@@ -35,7 +35,7 @@ from events.codec import decode_event
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import START, PartitionReader, Position
-from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
+from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
@@ -173,7 +173,7 @@ class PartitionState:
             raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.put_state(status_changes(replace(archive_status(log), url=archive.url)))
+            log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
@@ -254,7 +254,7 @@ class PartitionState:
             self._is_ahead = False
             self._stored = kafka_offset
         elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
-            self.log.put_state({POSITION: self._position()})
+            self.log.write(Commit(own={POSITION: self._position()}))
             self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)

@@ -32,6 +32,7 @@ from controller.stream.log.transport import Topics
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
 from events.logs.events_topic import partition_of
+from events.logs.log import read_one, shard_offsets
 from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
 
 
@@ -96,8 +97,8 @@ class PartitionBrokers(SimulatedBrokers):
         The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
         """
         halfway, log = set[BrokerId](), self._partition.log
-        for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
-            event = decode_event(offset, log.read_one(offset)).event
+        for offset in shard_offsets(log, CLUSTER_SHARD, log.start_offset):
+            event = decode_event(offset, read_one(log, offset)).event
             if isinstance(event, BrokerRegistered):
                 halfway.add(event.broker_id)
             elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.logs.archive.store import ArchiveError, ArchiveStore
-from events.logs.log import EventLog, LogCorrupted, StateKeys
+from events.logs.log import EventLog, LogCorrupted, StateKeys, read_one
 from events.logs.tree_heads import verifies
 
 FORMAT: Final = 1
@@ -288,7 +288,7 @@ def history_of(log: EventLog) -> str:
     own = archive_status(log).history
     if own or not log.next_offset:
         return own
-    return sha256(log.read_one(0)).hexdigest()[:16]
+    return sha256(read_one(log, 0)).hexdigest()[:16]
 
 
 def _decoded(value: bytes, kind: type[_T]) -> _T:

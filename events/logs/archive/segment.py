@@ -31,9 +31,9 @@ from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Segment, Stored
 from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetFile, ParquetWriter, footer_of, index_in
-from events.logs.log import LogCorrupted
+from events.logs.log import REQUEST, SHARD, LogCorrupted
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
-from events.logs.rocksdb_keys import REQUEST, SHARD, STATE, run_prefix
+from events.logs.rocksdb_keys import STATE, run_prefix
 from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -23,11 +23,10 @@ from msgspec.structs import replace
 from events.codec import decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import Segment, archive_status, status_changes
-from events.logs.log import EventLog
-from events.logs.rocksdb_keys import REQUEST as REQUEST_RUNS
-from events.logs.rocksdb_keys import SHARD, run_prefix
+from events.logs.log import REQUEST, SHARD, Commit, EventLog, read_one
+from events.logs.rocksdb_keys import run_prefix
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
-from projections.store.request_index import REQUEST, facets_of
+from projections.store import request_index
 
 if TYPE_CHECKING:
     from events.logs.archive.segment import SegmentIndex
@@ -76,11 +75,11 @@ def drop(log: DroppingLog, segments: Sequence[Segment], now_ms: int, kept_ms: in
         return False
     stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to}
     stay |= {to - 1, 0} if not start else {to - 1}  # the request of a topic created at `to`; the first event
-    record = decode_event(to, log.read_one(to))
+    record = decode_event(to, read_one(log, to))
     names = [run_prefix(SHARD, indexed_under(record, False))]
     request = indexed_under(record, True)
     if request:
-        names.append(run_prefix(REQUEST_RUNS, request))
+        names.append(run_prefix(REQUEST, request))
     log.drop_before(to, sorted(stay), names)
     return True
 
@@ -104,15 +103,15 @@ class IndexCleanup:
         `index` is the segment's."""
         for some in _slices((name, run) for name, runs in index.each() for run in runs):
             yield partial(self._log.forget, some)
-        requests = index.scan(REQUEST)
+        requests = index.scan(request_index.REQUEST)
         while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
             yield partial(self._forget_requests, archived)
         end = self.segment.end
-        yield lambda: self._log.put_state(status_changes(replace(archive_status(self._log), cleaned=end)))
+        yield lambda: self._log.write(Commit(own=status_changes(replace(archive_status(self._log), cleaned=end))))
 
     def _forget_requests(self, archived: Iterable[tuple[bytes, bytes]]) -> None:
         same = (one for one in archived if self._log.get(one[0]) == one[1])
-        self._log.forget((), [each for key, value in same for each in (key, *facets_of(key, value))])
+        self._log.forget((), [each for key, value in same for each in (key, *request_index.facets_of(key, value))])
 
 
 def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:

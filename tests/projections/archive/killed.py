@@ -43,6 +43,7 @@ from events.logs.archive.manifest import (
     status_changes,
 )
 from events.logs.archive.store import Folder
+from events.logs.log import Commit, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.store.archived import retention
@@ -57,7 +58,7 @@ EVENTS_A_ROUND = 300
 STEPS_A_ROUND = 160
 """About so many a round has; some rounds die before one, others live to their end."""
 _FILE_STEPS = ("os.rename", "os.remove", "os.mkdir")
-_LOG_STEPS = ("write", "flush", "put_state", "drop_before", "forget")
+_LOG_STEPS = ("write", "flush", "drop_before", "forget")
 
 
 class Mortal:
@@ -136,10 +137,10 @@ def _write(log: RocksDbLog, store: TopicStore, story: list[bytes], durable: Conn
 
 def _archive(log: RocksDbLog, folder: Path) -> None:
     place = Folder(folder / "archive")
-    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
     archiving = archiver(log, place)
     while (segment := archiving.step()) is not None:
-        log.put_state(segment_changes(segment))
+        log.write(Commit(own=segment_changes(segment)))
     manifests = list(segments_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
     while (leaving := retention.IndexCleanup.next(log, manifests)) is not None:
@@ -214,7 +215,7 @@ def check_state(folder: Path, story: list[bytes]) -> None:
         store.became_durable(recorder.state)
         assert TopicStore(log).durable_slice(None, 100_000) == store.durable_slice(None, 100_000)
         for name in {"", *list(plain.shard_keys())[::20]}:
-            assert list(log.shard_offsets(name)) == list(plain.shard_offsets(name)), name
+            assert list(shard_offsets(log, name)) == list(shard_offsets(plain, name)), name
 
 
 def rounds(folder: Path, count: int, seed: int) -> dict[str, int]:

@@ -26,7 +26,7 @@ from events.logs.archive.manifest import (
     segments_of,
 )
 from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
-from events.logs.log import LogCorrupted
+from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from tests.projections.archive.archives import (
@@ -52,9 +52,9 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1
     one.write_bytes(content)
-    assert cut.read_one(5), "others can be read"
+    assert read_one(cut, 5), "others can be read"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
-        cut.read_one(SEGMENT + 5)
+        read_one(cut, SEGMENT + 5)
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert "is not as it was archived" in found.findings[0]
 
@@ -62,7 +62,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
 def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
-        cut.read_one(SEGMENT + 5)
+        read_one(cut, SEGMENT + 5)
 
 
 def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -73,13 +73,13 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
     cut.close()
     with closing(open_log(tmp_path / "log")) as log:
         with pytest.raises(ArchiveDamaged, match=rf"{one.name} is not as it was archived"):
-            list(log.shard_offsets("more_200"))
+            list(shard_offsets(log, "more_200"))
         found = audit(log, CLUSTER_ID, query_of_log(log), heads=(), public_key=None, index_key=b"k" * 32)
     assert f"{one.name} is not as it was archived" in found.findings[0]
 
 
 def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
-    cut.put_state(dict.fromkeys(segment_changes(next(segments_of(cut))), b"\xc1"))
+    cut.write(Commit(own=dict.fromkeys(segment_changes(next(segments_of(cut))), b"\xc1")))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
         list(segments_of(cut))
 
@@ -129,7 +129,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log.flush()
     manifest = at_work.step()
     assert manifest is not None
-    log.put_state(segment_changes(manifest))
+    log.write(Commit(own=segment_changes(manifest)))
     assert list(segments_of(log)) == [manifest]
     assert read_manifest(place).history == history_of(log) != ""
     log.close()
