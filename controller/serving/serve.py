@@ -43,7 +43,6 @@ from controller.serving.reach_cluster import (
     watch_times,
 )
 from controller.settings.load import ServeSettings
-from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
@@ -101,7 +100,6 @@ class Service:
         log = RocksDbLog.open(
             self.options.data,
             cluster_id=cluster_id,
-            event_version=EVENT_VERSION,
             new_cluster_id=process.new_cluster_id,
             cache_bytes=self.options.settings.store_cache_bytes // 2,
         )

@@ -26,6 +26,7 @@ from typing import Self
 
 from rocksdict import WriteBatch
 
+from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
@@ -47,10 +48,10 @@ class RocksDbLog(WholeLog):
     def __init__(
         self,
         path: Path,
-        cache_bytes: int,
         cluster_id: str | None,
         event_version: int,
         new_cluster_id: Callable[[], str],
+        cache_bytes: int,
     ) -> None:
         self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
@@ -77,20 +78,20 @@ class RocksDbLog(WholeLog):
         path: str | os.PathLike[str],
         *,
         cluster_id: str | None,
-        event_version: int,
-        new_cluster_id: Callable[[], str],
+        event_version: int = EVENT_VERSION,
+        new_cluster_id: Callable[[], str] = str,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """Open the log in a folder, creating it if missing.
 
         `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
-        folder. `event_version` is the newest event version of this release. `cache_bytes` limits the block cache; write
+        folder. `cache_bytes` limits the block cache; write
         buffers take three times as much in addition, from 8 to 48 MiB.
 
         Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
         LogDiskFull.
         """
-        return cls(Path(path), cache_bytes, cluster_id, event_version, new_cluster_id)
+        return cls(Path(path), cluster_id, event_version, new_cluster_id, cache_bytes)
 
     @property
     def cut(self) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller.cli.main import main
-from controller.cli.work.backup import MARK
 from events.codec import decode_event
 from events.logs.archive import parquet
 from events.logs.archive.manifest import ARCHIVE_KEY, MANIFEST, archive_status, history_of
@@ -377,45 +375,3 @@ def test_what_is_wrong_is_said(line: str, day: Path, place: Path, tmp_path: Path
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
     assert said.strip() in run(*arguments, code=2)
-
-
-def test_two_recover_to_one_folder_one_after_the_other(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
-    (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
-    (tmp_path / "again.unfinished" / MARK).touch()
-    other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    said = run("recover", place, "--data", tmp_path / "again", code=2)
-    assert "again: wait for it, or name another folder" in said
-    assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
-    os.close(other)
-    run("recover", place, "--data", tmp_path / "again")
-    assert state_of(tmp_path / "again") == state_of(day)
-
-
-def test_recover_replaces_what_a_killed_recover_left(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
-    left = tmp_path / "again.unfinished"
-    with closing(open_log(left / "log")) as log:
-        log.write(Commit([Entry(b"half")]))
-    (left / MARK).touch()
-    run("recover", place, "--data", tmp_path / "again")
-    assert state_of(tmp_path / "again") == state_of(day)
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("how", ["folder", "link", "link inside"])
-def test_recover_removes_nothing_that_it_did_not_make(how: str, place: Path, tmp_path: Path, run: Printed) -> None:
-    notes, left = tmp_path / "notes", tmp_path / "again.unfinished"
-    notes.mkdir()
-    (notes / "notes.txt").write_text("mine")
-    if how == "folder":
-        notes = notes.rename(left)
-    elif how == "link":
-        left.symlink_to(notes)
-    else:
-        left.mkdir()
-        (left / MARK).touch()
-        (left / "log").symlink_to(notes)
-    said = run("recover", place, "--data", tmp_path / "again", code=2)
-    assert "again.unfinished" in said or "symbolic link" in said
-    assert (notes / "notes.txt").read_text() == "mine"
-    assert not (tmp_path / "again").exists()

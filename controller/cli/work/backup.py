@@ -9,28 +9,26 @@ Exit codes: 0 done; 2 wrong usage, or an error of the log or the store.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import secrets
-import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from controller.cli.arguments import complain
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
-from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
+from events.catalog import MetadataAdopted, QuorumEpochBegun, Recorded
 from events.codec import EventDecodeError
 from events.logs.log import LogError, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.text.moments import iso, parse_moment
 
-UNFINISHED = ".unfinished"
-MARK = "made-by-topicwright-recover"
+UNFINISHED = ".unfinished-"
 
 
 class Unusable(Exception):
@@ -104,8 +102,10 @@ def _recover(options: argparse.Namespace) -> None:
     manifest = read_manifest(place)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)
-    with _work_folder(data) as fresh:
-        with closing(_new_log(fresh, manifest.cluster_id)) as log:
+    data.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f"{data.name}{UNFINISHED}", dir=data.absolute().parent) as around:
+        fresh = Path(around) / "log"
+        with closing(RocksDbLog.open(fresh, cluster_id=manifest.cluster_id)) as log:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
@@ -115,43 +115,6 @@ def _recover(options: argparse.Namespace) -> None:
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
-
-
-@contextmanager
-def _work_folder(data: Path) -> Iterator[Path]:
-    """A locked folder next to the data folder to create; removed afterwards. Only a folder that a `recover` marked is
-    ever removed. Raises Unusable, OSError."""
-    around = data.absolute().with_name(data.name + UNFINISHED)
-    mark, log = around / MARK, around / "log"
-    if around.is_symlink() or (around.is_dir() and not mark.is_file() and any(around.iterdir())):
-        raise Unusable(
-            f"{around} is needed as a work folder, but was not created by `recover`: move it, or name another folder"
-        )
-    around.mkdir(0o700, parents=True, exist_ok=True)
-    held = os.open(around, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Unusable(f"another process is creating {data}: wait for it, or name another folder") from None
-        mark.touch()
-        if log.exists():
-            shutil.rmtree(log)
-        try:
-            yield log
-        finally:
-            shutil.rmtree(log, ignore_errors=True)
-            with suppress(OSError):
-                mark.unlink()
-                around.rmdir()
-    finally:
-        os.close(held)
-
-
-def _new_log(folder: Path, cluster_id: str) -> RocksDbLog:
-    return RocksDbLog.open(
-        folder, cluster_id=cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: cluster_id
-    )
 
 
 def _led_kafka_brokers(log: RocksDbLog) -> bool:

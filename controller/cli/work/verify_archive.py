@@ -22,7 +22,7 @@ from controller.cli.arguments import complain
 from controller.cli.output import progress_to
 from controller.cli.reads.common import FOUND
 from controller.cli.work.verify import report
-from events.catalog import EVENT_VERSION, HeadSigned, Recorded
+from events.catalog import HeadSigned, Recorded
 from events.logs.archive.base import download_base, pairs_of
 from events.logs.archive.manifest import (
     MANIFEST,
@@ -127,8 +127,7 @@ def _wrong_bases(
 def _wrong(
     path: Path, base: Base, place: ArchiveStore, cluster_id: str, partition: int | None, heads: Sequence[Head]
 ) -> Iterator[str]:
-    log = RocksDbLog.open(path, cluster_id=cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: cluster_id)
-    with closing(log):
+    with closing(RocksDbLog.open(path, cluster_id=cluster_id)) as log:
         log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
         try:
             check_tree(log, base, place)

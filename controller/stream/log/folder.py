@@ -16,7 +16,6 @@ from typing import IO
 
 import structlog
 
-from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import Base
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import LogCorrupted, LogError
@@ -90,6 +89,5 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
 
 def _check(base: Base, place: ArchiveStore, cluster_id: str, folder: Path) -> None:
     """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
-    opened = RocksDbLog.open(folder, cluster_id=cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
-    with closing(opened) as log:
+    with closing(RocksDbLog.open(folder, cluster_id=cluster_id)) as log:
         check_tree(log, base, place)

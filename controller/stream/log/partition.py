@@ -30,7 +30,7 @@ from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import decode_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
-from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
+from events.catalog import Cause, Event, Fact, Recorded
 from events.codec import decode_event
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
@@ -287,13 +287,7 @@ def _opened(
 ) -> RocksDbLog | None:
     """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
-        log = _CachedLog.open(
-            folder,
-            cluster_id=cluster_id,
-            event_version=EVENT_VERSION,
-            new_cluster_id=lambda: cluster_id,
-            cache_bytes=cache_bytes,
-        )
+        log = _CachedLog.open(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:

@@ -11,18 +11,17 @@ Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from heapq import merge
 from itertools import groupby
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
-from events.logs.log import StateKeys
+from events.logs.log import EventLog
 
 FILES_KEPT: Final = 8
 """Some megabytes each."""
@@ -31,40 +30,24 @@ GROUPS_KEPT: Final = 32
 INDEXES_KEPT: Final = 256
 """Open files of some hundred kilobytes."""
 
-_K = TypeVar("_K", bound=Hashable)
-_V = TypeVar("_V")
-
-
-class ArchivedLog(StateKeys, Protocol):
-    @property
-    def start_offset(self) -> int: ...
-
 
 class Archive:
     """The archived events of a log."""
 
-    def __init__(self, log: ArchivedLog) -> None:
+    def __init__(self, log: EventLog) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []
         """The known segments and their starts, replaced in one step because any thread may read them."""
-        self._owner = object()
-        """The owner of this archive's cache entries."""
         self.fetched = 0
         """Number of objects fetched from the store."""
-
-    def close(self) -> None:
-        """Drop the cached objects."""
-        for recent in (_files, _groups, _indexes):
-            recent.drop_owner(self._owner)
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The archived events in [start, end). Raises ArchiveError."""
         for segment in self.segments(start, end):
-            file = self._file(segment)
+            file = _file(self, segment)
             for group in file.groups(start, end):
-                first = file.first_of(group)
-                for offset, value in enumerate(self._group(file, group), first):
+                for offset, value in enumerate(_group(self, segment, group), file.first_of(group)):
                     if start <= offset < end:
                         yield offset, value
 
@@ -72,9 +55,10 @@ class Archive:
         """The events at some offsets, in the order requested. Raises ArchiveError."""
         found = []
         for offset in offsets:
-            file = self._file(self.segments(offset, offset + 1)[0])
+            (segment,) = self.segments(offset, offset + 1)
+            file = _file(self, segment)
             (group,) = file.groups(offset, offset + 1)
-            found.append(self._group(file, group)[offset - file.first_of(group)])
+            found.append(_group(self, segment, group)[offset - file.first_of(group)])
         return found
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
@@ -128,15 +112,10 @@ class Archive:
 
     def index(self, segment: Segment) -> SegmentIndex:
         """The index of a segment. Raises ArchiveError."""
-        return _indexes.get((self._owner, segment.start), lambda: SegmentIndex(segment, self._footer(segment)))
+        return _index(self, segment)
 
-    def _file(self, segment: Segment) -> SegmentFile:
-        return _files.get((self._owner, segment.start), lambda: SegmentFile(segment, self.content(segment)))
-
-    def _group(self, file: SegmentFile, group: int) -> list[bytes]:
-        return _groups.get((self._owner, (file.segment.start, group)), lambda: file.values(group))
-
-    def _footer(self, segment: Segment) -> bytes:
+    def footer(self, segment: Segment) -> bytes:
+        """The end of the file, with the index. Raises ArchiveError."""
         return self._fetched(segment.name, segment.footer, segment.events.size - segment.footer.size)
 
     def _fetched(self, name: str, stored: Stored, start: int = 0) -> bytes:
@@ -151,33 +130,16 @@ class Archive:
         return content
 
 
-class _LruCache(Generic[_K, _V]):
-    """An LRU cache by owner, with one bound over all owners; no lock is held while a value is made."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[object, _K], _V] = OrderedDict()
-
-    def get(self, key: tuple[object, _K], make: Callable[[], _V]) -> _V:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key]
-        made = make()
-        with self._lock:
-            entry = self._entries.setdefault(key, made)
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._limit:
-                self._entries.popitem(last=False)
-        return entry
-
-    def drop_owner(self, owner: object) -> None:
-        with self._lock:
-            for key in [key for key in self._entries if key[0] is owner]:
-                del self._entries[key]
+@lru_cache(FILES_KEPT)
+def _file(archive: Archive, segment: Segment) -> SegmentFile:
+    return SegmentFile(segment, archive.content(segment))
 
 
-_files: _LruCache[int, SegmentFile] = _LruCache(FILES_KEPT)
-_groups: _LruCache[tuple[int, int], list[bytes]] = _LruCache(GROUPS_KEPT)
-_indexes: _LruCache[int, SegmentIndex] = _LruCache(INDEXES_KEPT)
+@lru_cache(GROUPS_KEPT)
+def _group(archive: Archive, segment: Segment, group: int) -> list[bytes]:
+    return _file(archive, segment).values(group)
+
+
+@lru_cache(INDEXES_KEPT)
+def _index(archive: Archive, segment: Segment) -> SegmentIndex:
+    return SegmentIndex(segment, archive.footer(segment))

@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
 from events.codec import decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import Segment, archive_status, status_changes
-from events.logs.log import REQUEST, SHARD, Commit, EventLog, read_one
+from events.logs.log import REQUEST, SHARD, Commit, read_one
 from events.logs.rocksdb_keys import run_prefix
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
 from projections.store import request_index
 
@@ -35,18 +36,6 @@ Run = tuple[bytes, range]
 """A range of events under an index key."""
 EVENTS_PER_SLICE = 1000
 """A slice takes some milliseconds of the writing thread."""
-
-
-class DroppingLog(EventLog, Protocol):
-    """A log whose oldest events can be dropped."""
-
-    def drop_before(self, offset: int, kept: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
-        """Drop the events below an offset, except those at `kept`."""
-        ...
-
-    def forget(self, runs: Iterable[Run], state: Iterable[bytes] = ()) -> None:
-        """Remove runs of dropped events from the index, and state keys."""
-        ...
 
 
 def first_kept(
@@ -64,7 +53,7 @@ def first_kept(
     return here[-1].end if here else start
 
 
-def drop(log: DroppingLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
+def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
     """Drop archived events past retention, on the writing thread. Returns whether any were dropped. Raises LogError,
     OSError."""
     start, end = log.start_offset, log.durable_offset - 1
@@ -87,12 +76,12 @@ def drop(log: DroppingLog, segments: Sequence[Segment], now_ms: int, kept_ms: in
 class IndexCleanup:
     """The oldest segment that was dropped but is still indexed. All methods raise LogError."""
 
-    def __init__(self, log: DroppingLog, segment: Segment) -> None:
+    def __init__(self, log: RocksDbLog, segment: Segment) -> None:
         self.segment = segment
         self._log = log
 
     @classmethod
-    def next(cls, log: DroppingLog, segments: Iterable[Segment]) -> Self | None:
+    def next(cls, log: RocksDbLog, segments: Iterable[Segment]) -> Self | None:
         """The next segment to clean up, if any."""
         cleaned = archive_status(log).cleaned
         found = (one for one in segments if cleaned <= one.start and one.end <= log.start_offset)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -19,7 +19,6 @@ from controller.serving.archiving import archiver_of
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, Writer, find_manifest, segment_changes, segments_of
-from events.logs.archive.segment import SegmentIndex
 from events.logs.archive.store import Folder
 from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets, shard_runs
 from events.logs.rocksdb_database import Database
@@ -71,19 +70,15 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
 def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: archive._LruCache[int, SegmentIndex] = archive._LruCache(2)
-    monkeypatch.setattr(archive, "_indexes", kept)
+    kept = lru_cache(2)(archive._index.__wrapped__)
+    monkeypatch.setattr(archive, "_index", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
     assert cut.path is not None
     with look(cut.path) as seen:
         for log in (cut, seen, cut):
             assert list(shard_offsets(log, key)) == list(shard_offsets(whole, key))
-            assert len(kept._entries) == 2
-        owners = {owner for owner, _ in kept._entries}
-        assert owners == {cut.archive._owner}, "those of the log that was read last"
-    cut.archive.close()
-    assert not kept._entries
+            assert kept.cache_info().currsize == 2
 
 
 @pytest.mark.parametrize("after", range(1, 12))
