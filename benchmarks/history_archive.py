@@ -58,9 +58,9 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
     at_work = archiver_of(
         log,
+        place,
         ManifestWriter(place, WRITER),
         lambda start, end: range_root(log, start, end),
-        lambda: None,
         known=lambda: list(segments_of(log)),
     )
 

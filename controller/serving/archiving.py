@@ -50,7 +50,7 @@ from projections.store.store import TopicStore
 from projections.store.tree import TreeBehind, build_some, range_root, stored_head
 
 if TYPE_CHECKING:
-    from events.logs.archive.writing import ArchiveFollower, Archiver, Root
+    from events.logs.archive.writing import Archiver
 
 POLL_S = 1.0
 """Interval of polling for a closed segment."""
@@ -102,23 +102,12 @@ class Archiving:
     ) -> None:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
         the store."""
-        from events.logs.archive.writing import ArchiveFollower  # imports pyarrow
-
         self._log, self._store, self._clock_ms = log, store, clock_ms
         self._retention, self._next_base = retention, next_base
         self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
-        root, known = partial(range_root, log), lambda: list(segments_of(log))
-        self._archiver: Archiver | ArchiveFollower = (
-            ArchiveFollower(log, store, root, known)
-            if writer is None
-            else archiver_of(
-                log,
-                writer,
-                root,
-                self._rest,
-                known,
-                segment_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
-            )
+        segment_events = 1 << (settings.log_archive_interval_events.bit_length() - 1)
+        self._archiver = archiver_of(
+            log, store, writer, partial(range_root, log), lambda: list(segments_of(log)), segment_events, self._rest
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
@@ -217,19 +206,21 @@ class Archiving:
 
 def archiver_of(
     log: EventLog,
-    writer: ManifestWriter,
-    root: Root,
-    rest: Callable[[], None],
+    store: ArchiveStore,
+    writer: ManifestWriter | None,
+    root: Callable[[int, int], bytes | None],
     known: Callable[[], list[Segment]] = list,
     segment_events: int = SEGMENT,
+    rest: Callable[[], None] = lambda: None,
 ) -> Archiver:
-    """Archives a log with the columns of an export."""
-    from events.logs.archive.writing import Archiver  # imports pyarrow
+    """Archives a log with the columns of an export; without a `writer`, another process does."""
+    from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
     from projections.replay.spark.column_batches import Columns
     from projections.replay.spark.columns import COLUMNS
 
     columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
-    return Archiver(log, writer, columns, requests, root, rest, known, segment_events)
+    packing = None if writer is None else Packing(writer, columns, requests, rest, segment_events)
+    return Archiver(log, store, root, packing, known)
 
 
 def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], store: ArchiveStore) -> Archiving:

@@ -77,9 +77,9 @@ def _backup(options: argparse.Namespace) -> None:
         )
         archiver = archiver_of(
             log,
+            place,
             ManifestWriter(place, writer),
             lambda start, stop: root_over(value for _, value in log.read(start, stop)),
-            lambda: None,
         )
         before = find_manifest(place)
         added, size, progress = 0, 0, progress_to(end)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from events.logs.archive.manifest import (
@@ -38,25 +39,31 @@ Root = Callable[[int, int], bytes | None]
 """The root of the log's tree over the events of a segment alone; None if the tree is not that far yet."""
 
 
+class Packing(msgspec.Struct, frozen=True):
+    """How segments are made: `requests` returns the state keys of the requests that began in a range; `rest` is called
+    between pieces of work, and may raise to stop; `segment_events` is a power of two."""
+
+    writer: ManifestWriter
+    columns: Callable[[], ColumnMaker]
+    requests: Callable[[int, int], Mapping[bytes, bytes]]
+    rest: Callable[[], None] = lambda: None
+    segment_events: int = SEGMENT
+
+
 class Archiver:
+    """Archives a log. Without `packing` another process does: its segments are adopted, as a gateway does with its
+    worker's, and nothing is written to the store."""
+
     def __init__(
         self,
         log: EventLog,
-        writer: ManifestWriter,
-        columns: Callable[[], ColumnMaker],
-        requests: Callable[[int, int], Mapping[bytes, bytes]],
+        store: ArchiveStore,
         root: Root,
-        rest: Callable[[], None],
+        packing: Packing | None,
         known: Callable[[], list[Segment]] = list,
-        segment_events: int = SEGMENT,
     ) -> None:
-        """`requests` returns the state keys of the requests that began in a range; `known` are the segments that the
-        log records; `segment_events` is a power of two; `rest` is called between pieces of work, and may raise to
-        stop."""
-        assert segment_events.bit_count() == 1, "a segment is a subtree"
-        self._log, self._writer = log, writer
-        self._columns, self._requests, self._root, self._rest = columns, requests, root, rest
-        self._known, self._segment = known, segment_events
+        """`known` are the segments that the log records."""
+        self._log, self._store, self._root, self._packing, self._known = log, store, root, packing, known
         self._is_begun = False
         self._found: Iterator[Segment] = iter(())
         self.next_offset = 0
@@ -72,110 +79,89 @@ class Archiver:
         """Archive the next segment, or adopt an existing one; None if none is complete. `end` allows a shorter last
         segment.
 
-        Raises ArchiveError, LogError; after that, the next step reads the archive again.
+        Raises ArchiveError, LogError; ArchiveForeign for a segment with other events than the log's. After that, the
+        next step reads the archive again.
         """
         if not self._log.durable_offset:
             return None  # the first event says which history it is
         if not self._is_begun:
             self._begin()
         try:
-            return self._step(end)
+            found = next(self._found, None)
+            if self._packing is None:
+                self.read_again()
+            if found is not None:
+                return self._adopted(found)
+            return None if self._packing is None else self._packed(self._packing, end)
         except BaseException:
             self.read_again()
             raise
 
-    def _step(self, end: int | None) -> Segment | None:
-        found = next(self._found, None)
-        if found is not None:
-            _check_same(self._writer.store, self._log, found, self._root)
-            self.next_offset = found.end
-            return found
-        stop = (self.next_offset // self._segment + 1) * self._segment
+    def _adopted(self, segment: Segment) -> Segment | None:
+        root = self._root(segment.start, segment.end) if segment.end <= self._log.durable_offset else None
+        if root is None and self._packing is None:
+            return None
+        if root is None or root.hex() != segment.tree:
+            raise ArchiveForeign(
+                f"{self._store.url} holds other events from offset {segment.start} on than this log: it is the archive "
+                "of another copy of it; give this one a place of its own"
+            )
+        self.next_offset = segment.end
+        return segment
+
+    def _packed(self, by: Packing, end: int | None) -> Segment | None:
+        start = self.next_offset
+        stop = (start // by.segment_events + 1) * by.segment_events
         if end is not None:
             stop = min(stop, end)
-        if stop > self._log.durable_offset or stop <= self.next_offset:
+        if stop > self._log.durable_offset or stop <= start:
             return None
-        root = self._root(self.next_offset, stop)
+        root = self._root(start, stop)
         if root is None:
             return None
-        values, requests = self._log.read(self.next_offset, stop), partial(self._requests, self.next_offset, stop)
-        segment, content = pack_segment(values, self._log.cluster_id, self._columns(), requests, self._rest)
+        values, requests = self._log.read(start, stop), partial(by.requests, start, stop)
+        segment, content = pack_segment(values, self._log.cluster_id, by.columns(), requests, by.rest)
         if segment.tree != root.hex():
             raise LogCorrupted(
-                f"the log is damaged: events {self.next_offset} to {stop - 1} are not those that its tree was made "
-                "over, and are not archived; restore it from a copy, and see `topicwright verify`"
+                f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "
+                "not archived; restore it from a copy, and see `topicwright verify`"
             )
-        self._writer.store.write(segment.name, content)
-        self._writer.change(self._adding(segment))
+        self._store.write(segment.name, content)
+        by.writer.change(partial(_with_segment, self._store, segment))
         self.next_offset = stop
         return segment
 
-    def _adding(self, segment: Segment) -> Callable[[Manifest], Manifest]:
-        def add(manifest: Manifest) -> Manifest:
-            if manifest.end != segment.start:
-                raise ArchiveDamaged(f"{self._writer.store.url} ends at {manifest.end} instead of {segment.start}")
-            return replace(manifest, segments=(*manifest.segments, segment))
-
-        return add
-
     def _begin(self) -> None:
         """Read which log the archive belongs to and where it ends, and register as its writer."""
-        log, store, history = self._log, self._writer.store, history_of(self._log)
-        found = find_manifest(store)
-        if found is not None:
-            _check_about(store, found, log.cluster_id, history)
+        log, store, history = self._log, self._store, history_of(self._log)
+        manifest = find_manifest(store)
+        if manifest is not None:
+            _check_about(store, manifest, log.cluster_id, history)
         known = self._known()
-        if found is None and known and log.start_offset:
+        if manifest is None and known and log.start_offset:
             raise ArchiveForeign(
                 f"{store.url} is empty, and the log's events below {log.start_offset} are in {archive_status(log).url} "
                 "alone: copy all that is there first, or name that place again"
             )
         # The record of another archive may be lost in a power cut after this one has its first segments.
-        is_another = found is None or archive_status(log).url != store.url
+        is_another = manifest is None or archive_status(log).url != store.url
         self.is_new_archive = bool(known) and is_another and not log.start_offset
         if self.is_new_archive:
             known = []
-        manifest = found or self._writer.begin(log.cluster_id, history)
-        _check_known(store, manifest.segments[: len(known)], known)
-        self._writer.register(manifest)
+        segments = () if manifest is None else manifest.segments
+        _check_known(store, segments[: len(known)], known)
+        if self._packing is not None:
+            writer = self._packing.writer
+            writer.register(manifest or writer.begin(log.cluster_id, history))
         self.next_offset = known[-1].end if known else 0
-        self._found = iter(manifest.segments[len(known) :])
+        self._found = iter(segments[len(known) :])
         self._is_begun = True
 
 
-class ArchiveFollower:
-    """Adopts the segments that another process archives of the same log, as a gateway does with its worker's. Writes
-    nothing there."""
-
-    def __init__(self, log: EventLog, store: ArchiveStore, root: Root, known: Callable[[], list[Segment]]) -> None:
-        """`known` are the segments that the log records."""
-        self._log, self._store, self._root, self._known = log, store, root, known
-        self._next: int | None = None
-        self.is_new_archive = False
-
-    def read_again(self) -> None:
-        self._next = None
-
-    def step(self) -> Segment | None:
-        """Adopt the next segment.
-
-        Raises ArchiveError, LogError; ArchiveForeign if its events differ from the log's.
-        """
-        log, store = self._log, self._store
-        manifest = find_manifest(store)
-        if self._next is None:
-            self.is_new_archive = not log.start_offset and archive_status(log).url != store.url
-            known = [] if self.is_new_archive else self._known()
-            self._next = known[-1].end if known else 0
-        if manifest is None:
-            return None
-        _check_about(store, manifest, log.cluster_id, history_of(log))
-        segment = next((one for one in manifest.segments if one.start == self._next), None)
-        if segment is None or segment.end > log.durable_offset or self._root(segment.start, segment.end) is None:
-            return None
-        _check_same(store, log, segment, self._root)
-        self._next = segment.end
-        return segment
+def _with_segment(store: ArchiveStore, segment: Segment, manifest: Manifest) -> Manifest:
+    if manifest.end != segment.start:
+        raise ArchiveDamaged(f"{store.url} ends at offset {manifest.end} instead of {segment.start}")
+    return replace(manifest, segments=(*manifest.segments, segment))
 
 
 def _check_known(store: ArchiveStore, there: tuple[Segment, ...], known: list[Segment]) -> None:
@@ -191,16 +177,6 @@ def _check_known(store: ArchiveStore, there: tuple[Segment, ...], known: list[Se
                 f"{store.url}: the manifest of the segment from offset {one.start} on was changed: restore it from a "
                 "copy of the archive"
             )
-
-
-def _check_same(store: ArchiveStore, log: EventLog, segment: Segment, root_over: Root) -> None:
-    """Raise ArchiveForeign unless the log has the events of a segment."""
-    root = root_over(segment.start, segment.end) if segment.end <= log.durable_offset else None
-    if root is None or root.hex() != segment.tree:
-        raise ArchiveForeign(
-            f"{store.url} holds other events from offset {segment.start} on than this log: it is the archive of "
-            "another copy of it; give this one a place of its own"
-        )
 
 
 def _check_about(store: ArchiveStore, found: Manifest, cluster_id: str, history: str) -> None:

@@ -61,9 +61,9 @@ def archiver(
     """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
     return archiver_of(
         log,
+        place,
         ManifestWriter(place, writer),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
-        lambda: None,
         known=list if backup else lambda: list(segments_of(log)),
         segment_events=segment,
     )

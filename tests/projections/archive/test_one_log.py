@@ -342,7 +342,8 @@ def test_killed_at_each_step_of_archiving(
 
 def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
     with closing(open_log(folder)) as log:
-        at_work = archiver_of(log, ManifestWriter(Folder(tmp_path / "archive"), WRITER), lambda *_: None, lambda: None)
+        place = Folder(tmp_path / "archive")
+        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), lambda *_: None)
         assert at_work.step() is None
 
 
@@ -351,13 +352,8 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
         raise Died
 
     with closing(open_log(folder)) as log:
-        at_work = archiver_of(
-            log,
-            ManifestWriter(Folder(tmp_path / "archive"), WRITER),
-            partial(range_root, log),
-            stop,
-            segment_events=SEGMENT,
-        )
+        place, root = Folder(tmp_path / "archive"), partial(range_root, log)
+        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, rest=stop)
         with pytest.raises(Died):
             at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))

@@ -233,7 +233,7 @@ def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> No
         at_work = archiver(log, Full(tmp_path / "archive"))
         with pytest.raises(ArchiveAway, match=r"No space left"):
             at_work.step()
-        at_work._writer.store = Folder(tmp_path / "archive")
+        at_work._store = Folder(tmp_path / "archive")
         assert at_work.step()
 
 
