@@ -25,9 +25,9 @@ import msgspec
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
-from events.logs.archive.whole_log import WholeLog
 from events.logs.log import EventLog, LogCorrupted, read_one
 from events.logs.merkle import EMPTY_ROOT, Frontier
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head
 from projections.queries.proving import signed_head_in
@@ -68,7 +68,7 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
 
 
 def audit(
-    log: WholeLog,
+    log: RocksDbLog,
     log_name: str,
     part: Query,
     *,
@@ -88,7 +88,7 @@ def audit(
 
 
 class _Auditor:
-    def __init__(self, log: WholeLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
+    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
         self.findings = Findings()
         self.frontier = Frontier()
         self.roots = {0: EMPTY_ROOT}

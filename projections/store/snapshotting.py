@@ -27,9 +27,9 @@ from typing import Protocol
 from controller.machine.apply import apply
 from events.catalog import Cause
 from events.codec import decode_event
-from events.logs.archive.whole_log import WholeLog
 from events.logs.log import Commit, Entry, EventLog, StateKeys
 from events.logs.memory_log import InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     SnapshotDamaged,
     SnapshotInfo,
@@ -76,7 +76,7 @@ class Snapshotting:
 
     def __init__(
         self,
-        log: WholeLog,
+        log: RocksDbLog,
         interval_events: int,
         run: Callable[[Callable[[], None]], object],
         with_views: Callable[[int, Pairs], Pairs],

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
-from events.logs.log import EventLog
+
+if TYPE_CHECKING:
+    from events.logs.archive.whole_log import WholeLog
 
 FILES_KEPT: Final = 8
 """Some megabytes each."""
@@ -34,7 +36,7 @@ INDEXES_KEPT: Final = 256
 class Archive:
     """The archived events of a log."""
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: WholeLog) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []

@@ -251,7 +251,7 @@ class SegmentFile:
         self.segment = segment
         self._content = content
         self._file = ParquetFile(segment.name, content)
-        self._firsts = list(accumulate(self._file.group_rows, initial=segment.start))
+        self._firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
         if self._firsts[-1] != segment.end:
             raise ArchiveDamaged(
                 f"{segment.name} has {sum(self._file.group_rows)} events instead of {segment.end - segment.start}"

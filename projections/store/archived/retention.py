@@ -87,7 +87,7 @@ class IndexCleanup:
         found = (one for one in segments if cleaned <= one.start and one.end <= log.start_offset)
         return next((cls(log, one) for one in found), None)
 
-    def slices(self, index: SegmentIndex) -> Iterator[Callable[[], None]]:
+    def slices(self, index: SegmentIndex) -> Iterator[Callable[[], object]]:
         """Steps for the writing thread that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events.
         `index` is the segment's."""
         for some in _slices((name, run) for name, runs in index.each() for run in runs):

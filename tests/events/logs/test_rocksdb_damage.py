@@ -272,8 +272,8 @@ WRONG_FILES = """
 @pytest.mark.parametrize("line", WRONG_FILES.strip().splitlines()[1:])
 def test_the_cause_of_wrong_table_files(line: str) -> None:
     given, finding = line.split("|")
-    *file, reached = map(int, given.split())
-    found = _why_wrong(EventFile(*file, "a.sst"), reached)
+    first, last, entries, deletions, reached = map(int, given.split())
+    found = _why_wrong(EventFile(first, last, entries, deletions, "a.sst"), reached)
     assert finding.strip() in found
     assert bool(finding.strip()) == bool(found)
 

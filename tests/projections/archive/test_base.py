@@ -48,7 +48,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_two_newest_stay_and_are_what_was_put(
     place: ArchiveStore, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "PART_BYTES", 3000)
+    for limit in ("PART_BYTES", "_GROUP_BYTES"):
+        monkeypatch.setattr(base, limit, 3000)
     end, writer = cut.next_offset, writer_of(place)
     for offset in (end - 2, end - 1, end):
         write_base(writer, base_at(offset, cut.start_offset), cut.frozen_pairs())
