@@ -266,12 +266,12 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
         put(NEXT_KEY, pack(offset), views)
     if request:
         put(request_key, pack(offset - 1), views)
-    for changes in (commit.state, commit.own):
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(STATE + key, views)
-            else:
-                put(STATE + key, value, views)
+    changes = {**commit.state, **commit.own} if commit.own else commit.state
+    for key, value in changes.items():
+        if value is None:
+            batch.delete(STATE + key, views)
+        else:
+            put(STATE + key, value, views)
     return batch, offset
 
 
