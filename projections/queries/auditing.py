@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice, zip_longest
-from typing import Protocol
 
 import msgspec
 
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
-from events.logs.log import EventLog, LogCorrupted
+from events.logs.log import EventLog, LogCorrupted, read_one
 from events.logs.merkle import EMPTY_ROOT, Frontier
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head
 from projections.queries.proving import signed_head_in
@@ -38,18 +38,6 @@ from projections.store.tree import BEHIND_MAX, STORED_LEVEL, TreeBehind, TreeRea
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
 _EVENTS_AT_ONCE = 1024
-
-
-class IndexedLog(EventLog, Protocol):
-    """A log whose indexes can be read in full."""
-
-    def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """Names with the first and last offset of each run of events under them."""
-        ...
-
-    def retained_events(self) -> Iterator[tuple[int, bytes]]:
-        """The local copies of events that are read from the archive."""
-        ...
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -80,7 +68,7 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
 
 
 def audit(
-    log: IndexedLog,
+    log: RocksDbLog,
     log_name: str,
     part: Query,
     *,
@@ -100,7 +88,7 @@ def audit(
 
 
 class _Auditor:
-    def __init__(self, log: IndexedLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
+    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
         self.findings = Findings()
         self.frontier = Frontier()
         self.roots = {0: EMPTY_ROOT}
@@ -222,7 +210,7 @@ class _Auditor:
         for name, first, last in self._log.index_runs(of_requests):
             for offset in range(first, last + 1):
                 with suppress(EventDecodeError):
-                    own = indexed_under(decode_event(offset, self._log.read_one(offset)), of_requests)
+                    own = indexed_under(decode_event(offset, read_one(self._log, offset)), of_requests)
                     if own != name:
                         wrong += 1
                         under = f"under {name[:100]!r}, but it belongs to {own[:100]!r}"

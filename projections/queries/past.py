@@ -28,7 +28,7 @@ import msgspec
 from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
-from events.logs.log import EventLog
+from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
@@ -130,7 +130,7 @@ class Past:
         return self._folded(name, _begun(snapshot, name), _start(snapshot), end).row
 
     def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
-        events = self.decoded(self._log.shard_offsets(shard_key(name), start, end))
+        events = self.decoded(shard_offsets(self._log, shard_key(name), start, end))
         return fold_topics(past, (record for record in events if topic_of_record(record) == name))
 
     def _topics(
@@ -169,7 +169,7 @@ class Past:
         self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         while some:
-            runs = self._log.shard_runs([key for key, _ in some], start, end)
+            runs = shard_runs(self._log, [key for key, _ in some], start, end)
             yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
             some = some[len(runs) :]
 
@@ -190,7 +190,7 @@ class Past:
                 yield key, None, 0
             elif of_key is None:
                 seen = count()
-                offsets = (offset for offset, _ in zip(self._log.shard_offsets(key, *span), seen, strict=False))
+                offsets = (offset for offset, _ in zip(shard_offsets(self._log, key, *span), seen, strict=False))
                 yield key, _folded(topic, self.decoded(offsets), may_show), next(seen)
             else:
                 number = sum(map(len, of_key))
@@ -217,7 +217,7 @@ class Past:
             stored = snapshot_cluster(snapshot)
             if stored is not None:
                 start, row = snapshot.offset, stored
-        for record in self.decoded(self._log.shard_offsets(CLUSTER_SHARD, start, end)):
+        for record in self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end)):
             if topic_of_record(record) is None:  # requests for a topic with an empty name have the same key
                 row = fold_cluster(row, record)
         if end >= self._cluster[0]:

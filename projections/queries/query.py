@@ -27,7 +27,7 @@ import msgspec
 from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.past import MayShow, Past, TopicPage, topic_of_record
@@ -197,12 +197,12 @@ class Query:
 
     def size_of(self, record: Recorded) -> int:
         """The size of an event in the log, in bytes."""
-        return len(self.log.read_one(record.offset))
+        return len(read_one(self.log, record.offset))
 
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of all topics that ever had this name, and of refused requests, in order."""
         stop = self.end() if end is None else end
-        for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
+        for record in self._past.decoded(shard_offsets(self.log, shard_key(name), start, stop)):
             if topic_of_record(record) == name:
                 yield record
 
@@ -214,7 +214,7 @@ class Query:
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
         stop = self.end() if end is None else end
-        return self._past.decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
+        return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events of brokers and settings in order."""
@@ -225,7 +225,7 @@ class Query:
     def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
         """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
         skipped."""
-        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
+        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, start, end))
         return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:

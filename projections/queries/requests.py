@@ -13,6 +13,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
+from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Query, Questions
@@ -158,7 +159,7 @@ def _whole(
     for other, part in enumerate(query.parts):
         if other == number or request.counted:
             continue
-        first = next(part.log.request_offsets(request.request_id), None)
+        first = next(request_offsets(part.log, request.request_id), None)
         same = None if first is None else request_until(part.log, first, end[other])
         if same is None:
             continue

@@ -15,7 +15,7 @@ from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
 from events.external_decision import request_of
-from events.logs.log import Commit, Entry, EventLog
+from events.logs.log import Commit, Entry, EventLog, read_one
 from events.names import Offset, ShardKey, shard_key
 from projections.store.keys import Puts
 from projections.store.request_index import RequestIndex
@@ -90,7 +90,7 @@ class Recorder:
         self._indexed: list[Recorded] = []
         end = log.next_offset
         if end:
-            self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
+            self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event], *, indexed: bool = True) -> list[Recorded]:
         """Apply and encode the events of a command, which are the next of the log. Without `indexed` the request index

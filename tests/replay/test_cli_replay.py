@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli import main, replay
+from events.logs.log import read_one
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark import session as session_module
 from projections.store.stored_topics import TOPIC
@@ -199,7 +200,7 @@ def test_a_damaged_log_never_passes(run: Run, own_history: LogRef, tmp_path: Pat
 def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) -> None:
     log = open_log(own_history.path)
     ready = next(offset for offset, value in log.read() if b"TopicReady" in value)
-    again = log.read_one(ready)
+    again = read_one(log, ready)
     log.close()
     put_event(own_history.path, ready + 1, again)
     ended = run("rebuild", own_history.text)

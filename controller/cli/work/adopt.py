@@ -32,7 +32,7 @@ from controller.cli.folder import NO_LOG
 from controller.machine.state import QuorumLeader
 from controller.release import RELEASE
 from controller.settings.load import load_settings
-from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
+from events.catalog import Cause, Event, MetadataHandedBack, SettingsChanged
 from events.logs.log import EventLog, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
@@ -75,7 +75,7 @@ def handback(options: argparse.Namespace) -> int:
     """Hand a cluster back; returns the exit code."""
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
-    log = RocksDbLog.open(options.data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster)
+    log = RocksDbLog.open(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)
     try:
         store = TopicStore(log)
         quorum = store.durable_cluster.quorum
@@ -137,12 +137,7 @@ def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
 
 
 def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
-    log = RocksDbLog.open(
-        options.data,
-        cluster_id=folder.cluster_id,
-        event_version=EVENT_VERSION,
-        new_cluster_id=lambda: folder.cluster_id,
-    )
+    log = RocksDbLog.open(options.data, cluster_id=folder.cluster_id)
     try:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")

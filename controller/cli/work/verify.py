@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,9 @@ from controller.cli.context import BackendError
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
 from events.codec import EventDecodeError, decode_event
-from events.logs.archive.manifest import archive_status, manifests_of, read_stored, requests_of
-from events.logs.archive.store import open_store
+from events.logs.archive.manifest import MANIFEST
 from events.logs.log import LogCorrupted
 from events.logs.merkle import Frontier
-from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import (
     FILE_BYTES_MAX,
     BadKey,
@@ -53,7 +50,7 @@ def verify(options: argparse.Namespace) -> int:
     try:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
-        if "://" in options.what or ((what / "archive.json").is_file() and not holds_log(what)):
+        if "://" in options.what or ((what / MANIFEST).is_file() and not holds_log(what)):
             try:
                 from controller.cli.work.verify_archive import verify_archive
             except ImportError as error:
@@ -167,28 +164,13 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
                 index_key=secrets.token_bytes(32),
                 progress=progress_to(log.durable_offset),
             )
-            wrong = found.findings or tuple(dict.fromkeys(_other_findings(log, part)))
+            refold = Refold(log, lambda: None, from_scratch=True)
+            wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
         code = max(code, report(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
         return print_error(f"--head is of log {head.log}, which is not among the partitions in {folder}", NEGATIVE)
     return code
-
-
-def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """What differs from the (valid) events: snapshots, the state, and the request files of segments that are only in
-    the archive. Raises LogError."""
-    refold = Refold(log, lambda: None, from_scratch=True)
-    yield from wrong_snapshots(log, part, refold)
-    yield from wrong_state(log, refold)
-    for manifest in manifests_of(log):
-        stored = requests_of(log, manifest)
-        if stored is not None and manifest.end <= log.start_offset:
-            place = open_store(archive_status(log).url)
-            try:
-                read_stored(place, manifest.requests_name(stored), stored)
-            except LogCorrupted as error:
-                yield str(error)
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:

@@ -30,12 +30,12 @@ from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.transport import RECORD_BYTES_MAX
-from events.catalog import EVENT_VERSION, Event, Fact, Recorded
+from events.catalog import Event, Fact, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import START, Decided, PartitionReader, Position, encode_record
-from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
+from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
@@ -182,7 +182,7 @@ class PartitionState:
             raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.put_state(status_changes(replace(archive_status(log), url=archive.url)))
+            log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
@@ -268,7 +268,7 @@ class PartitionState:
             self._is_ahead = False
             self._stored = kafka_offset
         elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
-            self.log.put_state({POSITION: self._position()})
+            self.log.write(Commit(own={POSITION: self._position()}))
             self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
@@ -301,13 +301,7 @@ def _opened(
 ) -> RocksDbLog | None:
     """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
-        log = _CachedLog.open(
-            folder,
-            cluster_id=cluster_id,
-            event_version=EVENT_VERSION,
-            new_cluster_id=lambda: cluster_id,
-            cache_bytes=cache_bytes,
-        )
+        log = _CachedLog.open(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:

@@ -47,10 +47,9 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
-from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
-from events.logs.archive.manifest import Writer
-from events.logs.archive.store import ArchiveStore
+from events.logs.archive.manifest import Base, ManifestWriter
 from events.logs.events_topic import partition_of
+from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import HeadSigner
 from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
@@ -64,20 +63,21 @@ class PartitionHistory:
     def __init__(
         self,
         partition: PartitionState,
-        store: ArchiveStore,
+        archive: ManifestWriter,
         settings: ServeSettings,
-        writer: Writer,
         clock_ms: Callable[[], int],
         retained_events: int = RECENT_EVENTS,
     ) -> None:
-        self._partition, self._store = partition, store
+        self._partition, self._archive = partition, archive
         self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = partition.snapshots(self._interval)
         retention = Retention(ms=0, events=retained_events)
-        self._archiving = Archiving(partition.log, settings, clock_ms, store, retention, writer, self._next_base)
+        self._archiving = Archiving(
+            partition.log, settings, clock_ms, archive.store, retention, archive, self._next_base
+        )
         self.run = self._archiving.run
         self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
 
@@ -90,17 +90,25 @@ class PartitionHistory:
         log = self._partition.log
         if not log.start_offset or log.start_offset == self._base_start:
             return None
-        base = base_of(log, self._partition.topic_id, self._partition.committed_position.kafka_offset)
+        base = Base(
+            topic_id=self._partition.topic_id,
+            start=log.start_offset,
+            offset=log.next_offset,
+            kafka_offset=self._partition.committed_position.kafka_offset,
+        )
         pairs = log.frozen_pairs()
         return lambda: self._store_base(base, pairs, rest)
 
-    def _store_base(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
+    def _store_base(self, base: Base, pairs: Iterator[tuple[bytes, bytes]], rest: Callable[[], None]) -> None:
         """Store a base, unless the previous owner stored one with as few events."""
+        from events.logs.archive.base import bases, upload_snapshots, write_base  # imports pyarrow
+
+        archive, log = self._archive, self._partition.log
         with closing(pairs):  # type: ignore[type-var]
-            newest = next(bases(self._store, base.cluster_id, base.topic_id), None)
+            newest = next(bases(archive.store, log.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(self._store, base, resting(pairs, rest)).size
-                upload_snapshots(self._store, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                size = write_base(archive, base, resting(pairs, rest)).size
+                upload_snapshots(archive, log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 
@@ -302,8 +310,8 @@ class PartitionBrokers(SimulatedBrokers):
         The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
         """
         halfway, log = set[BrokerId](), self._partition.log
-        for offset in log.shard_offsets(CLUSTER_SHARD, log.start_offset):
-            event = decode_event(offset, log.read_one(offset)).event
+        for offset in shard_offsets(log, CLUSTER_SHARD, log.start_offset):
+            event = decode_event(offset, read_one(log, offset)).event
             if isinstance(event, BrokerRegistered):
                 halfway.add(event.broker_id)
             elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):

@@ -52,7 +52,7 @@ from controller.stream.worker.owner_tasks import (
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
-from events.logs.archive.manifest import Writer
+from events.logs.archive.manifest import ManifestWriter, Writer
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
@@ -313,8 +313,10 @@ class Worker:
 
         def history(partition: PartitionState) -> PartitionHistory | None:
             store = archive_store(settings, partition.partition)
-            of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
-            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms)
+            if store is None:
+                return None
+            own = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
+            return PartitionHistory(partition, ManifestWriter(store, own, self._signer), settings, wall_ms)
 
         context = WorkerContext(
             transport=lambda: engine.transport,

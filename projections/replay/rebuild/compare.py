@@ -19,6 +19,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from events.codec import decode_event
+from events.logs.log import read_one, shard_offsets
 from events.names import CLUSTER_SHARD
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import KafkaRef, Ref, looked_at
@@ -64,7 +65,7 @@ def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         differences = [
             difference(History(log, row["shard"]), stored_values(log, row["shard"]), row.asDict()) for row in rows
         ]
-        cluster = (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(CLUSTER_SHARD))
+        cluster = (decode_event(offset, read_one(log, offset)) for offset in shard_offsets(log, CLUSTER_SHARD))
         differences += cluster_difference(cluster, TopicStore(log).durable_cluster, ref.partition)
     return said(outcome(differences, len(live), {ref.partition: end}, options), begin, end)
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from events.codec import decode_event
+from events.logs.log import read_one, shard_offsets
 from events.names import CLUSTER_SHARD
 from projections.replay.log.log_ref import End, KafkaRef, Ref, events_before, in_partitions, looked_at
 from projections.replay.spark.columns import ddl
@@ -64,8 +65,8 @@ def cluster_events(ref: Ref, end: End) -> Clusters:
             for one in ref.scan.partitions
         }
     with looked_at(ref) as log:
-        offsets = log.shard_offsets(CLUSTER_SHARD, 0, ends[ref.partition])
-        stored = ((offset, log.read_one(offset)) for offset in offsets)
+        offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
+        stored = ((offset, read_one(log, offset)) for offset in offsets)
         return {ref.partition: tuple((offset, value) for offset, value in stored if _concerns_all(offset, value))}
 
 

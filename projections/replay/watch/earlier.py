@@ -15,7 +15,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from events.catalog import EVENT_VERSION
-from events.logs.log import Commit, Entry
+from events.logs.log import Commit, Entry, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 from projections.replay.log.log_ref import LogRef, Ref, looked_at
@@ -51,8 +51,8 @@ class _InFolder:
     def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
         with looked_at(self._ref) as log:
             for shard in shards:
-                for offset in log.shard_offsets(shard, 0, end):
-                    yield offset, log.read_one(offset)
+                for offset in shard_offsets(log, shard, 0, end):
+                    yield offset, read_one(log, offset)
 
 
 class _Kept:
@@ -77,8 +77,8 @@ class _Kept:
     def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
         log = self._log(partition)
         for shard in shards:
-            for offset in log.shard_offsets(shard, 0, end):
-                yield offset, log.read_one(offset)
+            for offset in shard_offsets(log, shard, 0, end):
+                yield offset, read_one(log, offset)
 
     def close(self) -> None:
         for log in self._logs.values():

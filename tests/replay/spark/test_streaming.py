@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from events.logs.log import read_one
 from projections.replay.errors import ReplayError, message_of
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark.streaming import FolderStreamReader, stream_reader
@@ -79,7 +80,7 @@ def grow_unsynced(log: Any) -> None:
     """One more event, in memory only."""
     from events.logs.log import Commit, Entry
 
-    log.write(Commit((Entry(log.read_one(1)),)))
+    log.write(Commit((Entry(read_one(log, 1)),)))
 
 
 def test_what_is_available_now_is_what_was_at_the_start(own_history: LogRef, end: int) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from controller.cli.main import main
 from controller.serving import archiving
-from events.logs.archive.base import Base, bases, download_base, write_base
+from events.logs.archive.base import bases, download_base, write_base
+from events.logs.archive.manifest import Base, ManifestWriter, read_manifest
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head
@@ -86,7 +87,8 @@ class Changing:
     def put(self, change: Callable[[Pairs], object]) -> Base:
         pairs = dict(self._pairs)
         change(pairs)
-        return write_base(self.place, self.base, ordered(pairs))
+        writer = ManifestWriter(self.place, read_manifest(self.place).writer)
+        return write_base(writer, self.base, ordered(pairs))
 
     def put_with_another_tree(self) -> Head:
         """And the head as it was."""
@@ -128,7 +130,7 @@ async def test_verify_finds_what_is_changed_beside_the_tree(
         capsys.readouterr()
         assert main(["verify", url, "--partition", "0"]) == 1, what
         said = capsys.readouterr().out
-        assert changing.base.name in said, what
+        assert str(changing.base) in said, what
         assert words in said, what
     head = changing.put_with_another_tree()
     kept = tmp_path / "head.json"
