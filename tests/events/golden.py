@@ -140,7 +140,7 @@ join 3 rack=c dirs=30.31
 unfence 2
 unfence 3
 reconcile t
-report t by=1 0:1.2.3:0:2:e1.2.3
+report t by=1 0:1.2.3:0:1:e1.2.3
 lies t by=3 0:31
 alter t set:min.insync.replicas=2
 fence 1

@@ -68,19 +68,21 @@ class Rules(msgspec.Struct, frozen=True):
 
     may_lead: Callable[[BrokerId, bytes], bool]
     """True if the broker is live and the replica's directory is online."""
-    min_isr: int
-    elr: bool
+    min_isr: int = 1
+    elr: bool = False
     """Eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
-    directory: Callable[[BrokerId], bytes] | None
+    directory: Callable[[BrokerId], bytes] | None = None
     """Returns the directory of a new replica on a broker. None without KRaft brokers: then there is no metadata."""
 
 
 def rules_for(topic: Topic, cluster: Cluster) -> Rules:
+    if not cluster.has_kraft_brokers:
+        return Rules(lambda broker_id, _: broker_id in cluster.live)
     return Rules(
         may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
         min_isr=effective_min_isr(topic, cluster),
         elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
-        directory=(lambda broker_id: default_directory(cluster, broker_id)) if cluster.has_kraft_brokers else None,
+        directory=lambda broker_id: default_directory(cluster, broker_id),
     )
 
 
@@ -168,7 +170,9 @@ class _ChangeBuilder:
             self.isr = (self.leader,)
         elif not self.isr and not self.rules.elr:
             self.isr = partition.isr
-        is_removed = any(replica >= 0 and replica not in self.replicas for replica in partition.replicas)
+        is_removed = self.replicas != partition.replicas and any(
+            replica >= 0 and replica not in self.replicas for replica in partition.replicas
+        )
         is_new_epoch = self.leader != partition.leader or is_removed
         after = Partition(
             self.replicas,
@@ -195,6 +199,8 @@ class _ChangeBuilder:
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
     def _find_eligible(self) -> None:
+        if not (self.rules.elr or self.elr):
+            return
         if len(self.partition.isr) >= self.rules.min_isr:
             self.elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
         if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty

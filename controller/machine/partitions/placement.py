@@ -161,7 +161,8 @@ def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
 
 def directories_of(partition: Partition) -> dict[BrokerId, bytes]:
     """Returns the known directories of the replicas."""
-    return dict(zip(partition.replicas, replica_metadata_of(partition).directories, strict=False))
+    metadata = partition.replica_metadata
+    return {} if metadata is None else dict(zip(partition.replicas, metadata.directories, strict=False))
 
 
 def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:

@@ -113,10 +113,9 @@ def _is_valid_isr(isr: Ids, partition: Partition) -> bool:
 
 def _are_eligible(report: commands.IsrReport, cluster: Cluster) -> bool:
     """True if all members are live with the broker epochs that the leader knows (KIP-903)."""
-    epochs = report.broker_epochs or (-1,) * len(report.isr)
-    return all(
-        cluster.is_live(member) and epoch in (-1, cluster.brokers[member].broker_epoch)
-        for member, epoch in zip(report.isr, epochs, strict=True)
+    return all(map(cluster.is_live, report.isr)) and all(
+        epoch in (-1, cluster.brokers[member].broker_epoch)
+        for member, epoch in zip(report.isr, report.broker_epochs, strict=False)
     )
 
 

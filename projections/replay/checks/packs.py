@@ -194,7 +194,9 @@ _NARROW = (
     "num_partitions", "replication_factor",
 )  # fmt: skip
 _LISTS = ("isr", "brokers", "replicas")
-PACK_COLUMNS = tuple(dict.fromkeys((*ROW_COLUMNS, *_NARROW, *_LISTS, "partitions", "configs", "assignments", "elr")))
+PACK_COLUMNS = tuple(
+    dict.fromkeys((*ROW_COLUMNS, *_NARROW, *_LISTS, "partitions", "configs", "assignments", "elr", "before"))
+)
 """What is read of every event."""
 _PACKS = pa.schema(
     [("share", pa.int32()), *((name, pa.binary()) for name in ("events", "created", "assigned", "broken"))]
@@ -281,6 +283,7 @@ def _events(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns["cause"] = pa.array(places_in(batch["cause_command"], CAUSES_KEPT), pa.int8())
     columns["request_id"] = pc.if_else(named, batch["request_id"], pa.scalar(None, pa.string()))
     columns["manual"] = batch["assignments"].is_valid()
+    columns["stood"] = with_lists_coded(pc.struct_field(batch["before"], "replicas"))
     columns["kraft"] = batch["elr"].is_valid()
     columns["added"] = created.value_lengths()
     columns["own_min_isr"] = _min_isr(batch["configs"])

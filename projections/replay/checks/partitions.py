@@ -52,8 +52,10 @@ class Steps(Chosen):
         before = groups.before()
         self.led_by, self.led_epoch = at(self.leader, before), at(self.leader_epoch, before)
         self.epoch = at(self.partition_epoch, before)
-        self.stood = np.where(self.new, self.replicas, at(self.replicas, before, NOWHERE))
+        self.stood = column(made.replicas, share.stood)
         """The replicas of a partition: of a base its own; else those before the event."""
+        self.changed = ~self.new & (before != NOWHERE)
+        """Whether a row changes a partition that was there."""
         self.is_led_anew = (self.leader != self.led_by) | (self.isr != at(self.isr, before, NOWHERE))
         """Whether another replica leads, or others are in sync."""
         base = np.where(self.new, np.arange(len(self.event)), groups.last(self.new))
@@ -69,11 +71,6 @@ class Steps(Chosen):
     def foreign(self) -> Bools:
         """Whether another controller decided what a row says."""
         return self.share.foreign[self.event]
-
-    @property
-    def changed(self) -> Bools:
-        """Whether a row changes a partition that was there."""
-        return ~self.new & (self.stood != NOWHERE)
 
     @property
     def of_this_end(self) -> Bools:

@@ -38,8 +38,8 @@ class Share:
         requests, self.requests = coded(columns["request_id"])
         self.request = requests[order]
         self.lists = Lists()
-        self.isr, self.brokers, self.replicas = (
-            self.lists.column(columns[name])[order] for name in ("isr", "brokers", "replicas")
+        self.isr, self.brokers, self.replicas, self.stood = (
+            self.lists.column(columns[name])[order] for name in ("isr", "brokers", "replicas", "stood")
         )
         self.in_shard = Groups(self.shard)
         self.created = Created(created, np.argsort(order), self["first"], self.lists)

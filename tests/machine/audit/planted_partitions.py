@@ -61,13 +61,6 @@ def in_sync_but_no_replica(log: Log) -> Log:
     return changed_to(log, index, isr=(*event.after.isr, BrokerId(8)))
 
 
-@caught_by("leader-in-isr")
-def in_sync_before_it_took_the_place(log: Log) -> Log:
-    fill = changes(log, lambda event: event.filled)[0]
-    event: Any = log[fill].event
-    return changed_to(log, fill, replicas=event.before.replicas, isr=(*event.after.isr, *event.filled))
-
-
 @caught_by("replicas-live")
 def placed_on_a_broker_that_is_not_there_yet(log: Log) -> Log:
     index = at(log, catalog.TopicCreated, topic="a_b")
@@ -184,11 +177,10 @@ def filled_by_a_broker_that_is_not_live(log: Log) -> Log:
 
 
 @caught_by("placeholders-filled")
-def another_place_filled(log: Log) -> Log:
-    def taken(replicas: Ids, placeholder: BrokerId) -> Ids:
-        return (replicas[0], replicas[-1], *replicas[2:-1], placeholder)
-
-    return _filled_otherwise(log, last_fill(log, "under"), taken)
+def added_next_to_the_placeholder(log: Log) -> Log:
+    return _filled_otherwise(
+        log, last_fill(log, "under"), lambda replicas, placeholder: (*replicas[:-1], placeholder, replicas[-1])
+    )
 
 
 def _filled_otherwise(log: Log, fill: int, replicas: Callable[[Ids, BrokerId], Ids]) -> Log:
@@ -231,7 +223,7 @@ def elected_while_fenced(log: Log) -> Log:
 
 @_caught_by("replicas-distinct")
 def moved_to_the_same_broker_twice(log: Log) -> Log:
-    index = changes(log, lambda event: event.after.replicas != event.before.replicas)[0]
+    index = changes(log, lambda event: event.after.replicas != event.before.replicas)[-1]
     event: Any = log[index].event
     return changed_to(log, index, replicas=(*event.after.replicas, event.after.replicas[0]))
 
