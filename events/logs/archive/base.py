@@ -120,7 +120,7 @@ def upload_snapshots(writer: ManifestWriter, log: EventLog, too_many: Callable[[
     """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
     ArchiveError, LogError, OSError."""
     there = {one.offset: one for one in read_manifest(writer.store).snapshots}
-    for offset in set(snapshot_offsets(log)) - set(there):
+    for offset in sorted(set(snapshot_offsets(log)) - set(there)):
         with suppress(SnapshotDamaged), open_snapshot(log, offset) as snapshot:
             about = snapshot.about
             copy = StateCopy(offset=offset, event_version=about.event_version, last_event=about.last_event)

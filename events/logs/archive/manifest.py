@@ -237,7 +237,13 @@ class ManifestWriter:
         manifest = replace(manifest, public_key=key, signature=b"")
         if self._signer is not None:
             manifest = replace(manifest, signature=self._signer.sign(manifest.signed_text))
-        self.store.write(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+        content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+        if len(content) > MANIFEST_BYTES_MAX:
+            raise ArchiveError(
+                f"{self.store.url} is full: its manifest has no room for more segments; name another place, and "
+                "archive larger segments (log.archive.interval.events)"
+            )
+        self.store.write(MANIFEST, content)
         return manifest
 
 

@@ -235,26 +235,48 @@ def _requests(log: RocksDbLog) -> list[object]:
     return [*pages, scan_requests(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
 
 
-def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
-    end, questions = cut.next_offset, Questions([query_of_log(cut)])
+def _listed(log: RocksDbLog, which: RequestFilter) -> list[IndexedRequest]:
+    end, questions = log.next_offset, Questions([query_of_log(log)])
+    return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
-    def shown(which: RequestFilter) -> list[IndexedRequest]:
-        return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
-    before = shown(RequestFilter())
-    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.requested_offset < cut.start_offset
+def _answer_late(log: RocksDbLog, late: IndexedRequest) -> None:
+    """The newest event answers a request by a timeout."""
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
-    index = RequestIndex(cut)
+    index = RequestIndex(log)
     index._recent[late.request_id] = late  # the process that took it is the one that answers it
-    cut.write(Commit(own=index.changes([Recorded(Offset(end - 1), 0, cause, answer)])))
-    after = shown(RequestFilter())
+    log.write(Commit(own=index.changes([Recorded(Offset(log.next_offset - 1), 0, cause, answer)])))
+
+
+def _check_late(log: RocksDbLog, before: list[IndexedRequest], late: IndexedRequest) -> None:
+    after = _listed(log, RequestFilter())
     assert [one.request_id for one in after] == [one.request_id for one in before], "each once, in order"
     assert late not in after
-    timed_out = shown(RequestFilter(outcome="timed-out"))
+    timed_out = _listed(log, RequestFilter(outcome="timed-out"))
     assert late.request_id in [one.request_id for one in timed_out]
     assert all(dict(one.outcomes).get("timed-out") for one in timed_out)
+
+
+def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
+    before = _listed(cut, RequestFilter())
+    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+    assert late.requested_offset < cut.start_offset
+    _answer_late(cut, late)
+    _check_late(cut, before, late)
+
+
+def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        segments = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, segments[-1].end)
+        before = _listed(log, RequestFilter())
+        late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+        _answer_late(log, late)
+        assert retention.drop(log, segments, 10**15, 0, -1)
+        forget_all(log)
+        assert late.requested_offset < log.start_offset
+        _check_late(log, before, late)
 
 
 def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from controller.serving.archiving import Archiving, Retention
 from controller.settings.load import load_settings
-from events.logs.archive import store
+from events.logs.archive import manifest, store
 from events.logs.archive.manifest import (
     MANIFEST,
     ArchiveDamaged,
@@ -25,7 +25,7 @@ from events.logs.archive.manifest import (
     segment_changes,
     segments_of,
 )
-from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
+from events.logs.archive.store import ArchiveAway, ArchiveError, BadArchiveUrl, Folder, open_store
 from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
@@ -127,10 +127,10 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     assert find_manifest(place) is None, "nobody knows its history yet"
     live_on(log, 2 * SEGMENT)
     log.flush()
-    manifest = at_work.step()
-    assert manifest is not None
-    log.write(Commit(own=segment_changes(manifest)))
-    assert list(segments_of(log)) == [manifest]
+    segment = at_work.step()
+    assert segment is not None
+    log.write(Commit(own=segment_changes(segment)))
+    assert list(segments_of(log)) == [segment]
     assert read_manifest(place).history == history_of(log) != ""
     log.close()
 
@@ -235,6 +235,17 @@ def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> No
             at_work.step()
         at_work._store = Folder(tmp_path / "archive")
         assert at_work.step()
+
+
+def test_a_manifest_that_is_full_is_not_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Folder(tmp_path / "archive")
+    with closing(open_log(folder)) as log:
+        monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
+        at_work = archiver(log, place)
+        assert at_work.step()
+        with pytest.raises(ArchiveError, match="its manifest has no room for more segments"):
+            at_work.step()
+        assert len(read_manifest(place).segments) == 1
 
 
 def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
