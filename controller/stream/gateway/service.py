@@ -49,7 +49,7 @@ from controller.stream.log.topics import (
     prepare_gateways_topic,
     prepare_topics,
 )
-from controller.stream.log.transport import NO_SECURITY, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
