@@ -131,11 +131,9 @@ def _brokers(text: str) -> _Brokers:
 
 
 def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    from controller.serving.log_lines import forward_library_logs
     from controller.serving.reach_cluster import security_in
     from controller.stream.gateway.service import GatewayOptions, run_gateway
 
-    forward_library_logs()
     _refuse_decisions(options.set)
     security = security_in(options.kafka_properties, "--kafka-properties")
     serve.refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)

@@ -56,11 +56,11 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
+from controller.stream.gateway.kafka import NOT_TAKEN, CommandSender, FollowedEvents, NotProduced, Producing, Record
 from controller.stream.gateway.members import Members
-from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
-from controller.stream.log.transport import FollowedEvents, Record, Topics
+from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Query, Questions

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -36,9 +36,9 @@ from controller.serving.process import (
 )
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
+from controller.stream.gateway.kafka import CommandProducer, Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
@@ -49,7 +49,7 @@ from controller.stream.log.topics import (
     prepare_gateways_topic,
     prepare_topics,
 )
-from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -204,25 +204,15 @@ class GatewayService:
 
     def _follow(self) -> None:
         self._producer.start()
+        self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
+        self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
         self._is_following = True
         self._background = Background(self.node.fail)
-        self._background.begin(reached("Kafka", self._follow_events, KafkaUnavailable))
         self._background.begin(self._announce())
         for each, archive in zip(self._partitions, self._archives, strict=True):
             if archive is not None:
                 self._background.begin(dropping(each.log, self.options.settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
-
-    async def _follow_events(self) -> None:
-        """Apply the records of the events topic, and receive heartbeats. Raises KafkaUnavailable, FollowingFailed."""
-        transport = KafkaTransport(self.options.bootstrap, self._topics, self.options.security)
-        following = transport.follow(self.node.offsets, self.options.settings.stream_gateways_topic)
-        try:
-            async with aclosing(following) as batches:
-                async for batch in batches:
-                    self.node.take(batch)
-        finally:
-            await transport.close()
 
     async def _announce(self) -> None:
         while True:
@@ -279,6 +269,7 @@ class GatewayService:
             self.node.refusals.stop()
             self._members.announce(leaving=True)
             await self._producer.stop()
+            await self._follower.stop()
         for snapshots in self._snapshots:
             snapshots.close()
         if self._is_following:

@@ -1,7 +1,4 @@
-"""Kafka as workers and gateways use it: appending to the events topic, reading and following it, submitting commands.
-
-Partitions are assigned manually, without a consumer group or committed offsets. A gateway reads the heartbeats of
-gateways along with the events, so one that receives its own heartbeat receives events too.
+"""Kafka as the engine uses it: appending to the events topic, reading it, submitting commands.
 
 An append returns the offset of its records, which tells a worker whether another one wrote in between. The producer is
 idempotent and waits for all in-sync replicas. An uncertain outcome is an error, after which the engine reads the topic.
@@ -10,13 +7,13 @@ idempotent and waits for all in-sync replicas. An uncertain outcome is an error,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
+from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
 from controller.brokers.cluster.security import Security
 
@@ -27,7 +24,6 @@ BATCH_BYTES_MAX = 1 << 19  # of the producer: a portion of events in one request
 REQUEST_TIMEOUT_MS = 10_000
 READ_TIMEOUT_S = 30.0
 """Kafka counts as unreadable after this time without an existing record."""
-FOLLOW_MS = 500
 _RECORDS_PER_READ = 5000
 _CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
 _ERRORS = (KafkaError, ConsumerStoppedError)
@@ -62,31 +58,6 @@ class Topics(msgspec.Struct, frozen=True):
     partitions: int
     cluster_id: str
     events_id: str
-
-
-RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
-"""Limits of a batch of followed records, which the loop processes in some ten milliseconds. A record of a
-reconciliation has a thousand events, and as many bytes as hundreds of creates."""
-Place = tuple[str, int]
-"""A topic and a partition."""
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    topic: str
-    partition: int
-    offset: int
-    value: bytes
-
-
-class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
-    """Records in order, and the partitions that were read up to their end at the start."""
-
-    records: tuple[Record, ...]
-    ended: frozenset[Place]
-
-
-class FollowingFailed(Exception):
-    """Following cannot go on. The message says why and what to do."""
 
 
 class Transport(Protocol):
@@ -184,40 +155,6 @@ class KafkaTransport:
             except _ERRORS as error:
                 raise KafkaUnavailable(_text(error)) from error
 
-    async def follow(self, offsets: Sequence[int], newest_of: str) -> AsyncGenerator[FollowedEvents, None]:
-        """The records of all partitions of the events topic, from `offsets` on, and new ones of partition 0 of
-        `newest_of`, without end. Raises KafkaUnavailable, FollowingFailed."""
-        events = [TopicPartition(self._events, partition) for partition in range(len(offsets))]
-        newest = TopicPartition(newest_of, 0)
-        try:
-            reader = await self._opened_reader()
-            behind: dict[TopicPartition, int] = await reader.end_offsets([*events, newest])
-            reader.assign([*events, newest])
-            for there, offset in zip([*events, newest], [*offsets, behind.pop(newest)], strict=True):
-                reader.seek(there, offset)
-            while True:
-                fetched = await reader.getmany(timeout_ms=FOLLOW_MS, max_records=RECORDS_PER_BATCH)
-                ended = [there for there, end in behind.items() if await reader.position(there) >= end]
-                behind = {there: end for there, end in behind.items() if there not in ended}
-                *early, last = in_batches(
-                    Record(there.topic, there.partition, record.offset, record.value or b"")
-                    for there, records in fetched.items()
-                    for record in records
-                )
-                for batch in early:
-                    yield FollowedEvents(batch, frozenset())
-                    await asyncio.sleep(0)
-                if last or ended:
-                    yield FollowedEvents(last, frozenset((there.topic, there.partition) for there in ended))
-        except OffsetOutOfRangeError as error:
-            raise FollowingFailed(
-                f"{self._events} no longer has the next records ({error}); it must keep everything "
-                "(cleanup.policy=delete, retention.ms=-1, retention.bytes=-1) that no base in the archive has; "
-                "started again, this gateway begins with the newest base, where there is one"
-            ) from error
-        except _ERRORS as error:
-            raise KafkaUnavailable(_text(error)) from error
-
     async def events_range(self, partition: int) -> tuple[int, int]:
         return await self._range(self._events, partition)
 
@@ -300,19 +237,6 @@ async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int,
                 f"{there.topic} {there.partition}: no record {at} within {READ_TIMEOUT_S:g} s; a transaction that is "
                 "open holds back what comes after it"
             )
-
-
-def in_batches(records: Iterable[Record]) -> Iterator[tuple[Record, ...]]:
-    """Records in order, in batches of at most `BATCH_BYTES` or one record; the last batch may be empty."""
-    batch: list[Record] = []
-    room = BATCH_BYTES
-    for record in records:
-        if batch and len(record.value) > room:
-            yield tuple(batch)
-            batch, room = [], BATCH_BYTES
-        batch.append(record)
-        room -= len(record.value)
-    yield tuple(batch)
 
 
 async def _offset_of(sent: asyncio.Future[Any]) -> int:

@@ -1,21 +1,66 @@
-"""What a gateway's transport hands to the event loop at once."""
+"""What a gateway's follower hands to the event loop at once."""
 
 from __future__ import annotations
 
-from controller.stream.log.transport import BATCH_BYTES, Record, in_batches
+import asyncio
+from typing import Any
+
+from controller.stream.gateway.kafka import BATCH_BYTES, FollowedEvents, Follower
+
+EVENTS = "events"
 
 
-def test_large_records_are_followed_one_by_one() -> None:
+class Fetched:
+    """A message as librdkafka gives it."""
+
+    def __init__(self, offset: int, size: int) -> None:
+        self._offset, self._size = offset, size
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return EVENTS
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes:
+        return bytes(self._size)
+
+
+class Backlog:
+    """A consumer behind which all of this lies, and no more comes."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self._messages = [Fetched(offset, size) for offset, size in enumerate(sizes)]
+
+    def poll(self, _: float) -> Fetched | None:
+        return self._messages.pop(0) if self._messages else None
+
+    def consume(self, at_most: int, _: float) -> list[Fetched]:
+        taken, self._messages = self._messages[:at_most], self._messages[at_most:]
+        return taken
+
+    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
+        return 0, self.end
+
+    end = 0
+
+
+async def test_large_records_are_handed_over_one_by_one_and_the_end_with_the_last() -> None:
     sizes = [100] * 300 + [BATCH_BYTES * 2, BATCH_BYTES // 2, BATCH_BYTES // 2, 1]
-    batches = list(in_batches(Record("events", 0, offset, bytes(size)) for offset, size in enumerate(sizes)))
-    assert [record.offset for batch in batches for record in batch] == list(range(len(sizes)))
-    assert [sum(len(record.value) for record in batch) for batch in batches] == [
-        30_000,
-        BATCH_BYTES * 2,
-        BATCH_BYTES,
-        1,
-    ]
-
-
-def test_no_records_are_one_empty_batch() -> None:
-    assert list(in_batches(())) == [()]
+    consumer = Backlog(sizes)
+    consumer.end = len(sizes)
+    taken: list[FollowedEvents] = []
+    follower = Follower({}, take=taken.append, fail=lambda error: None)
+    follower._loop = asyncio.get_running_loop()
+    follower._behind = {(EVENTS, 0)}
+    await asyncio.to_thread(follower._read, consumer)  # type: ignore[arg-type]
+    assert [record.offset for batch in taken for record in batch.records] == list(range(len(sizes)))
+    parts = [sum(len(record.value) for record in batch.records) for batch in taken]
+    assert parts == [30_000, BATCH_BYTES * 2, BATCH_BYTES, 1]
+    assert [bool(batch.ended) for batch in taken] == [False, False, False, True], "the end is known with the last"
