@@ -18,7 +18,10 @@ from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey, Message, access, configs
 from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
+from events.catalog import CreateRejected
+from events.codec import decode_event
 from tests.apis.rig import Rig, rig
 
 POLICY_VIOLATION = 44
@@ -350,3 +353,42 @@ async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.Monkey
         assert list(codes) == ["u34", *users[:34]], "in the order in which they are first named"
         assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in whatever parts"
         assert {user for user, _ in one.api.cluster.scram} == set(users) - {"u3", "u34"}
+
+
+PLAIN = CreatableTopic(name="plain", num_partitions=1, replication_factor=1)
+ASSIGNED_TWICE = CreatableTopic(
+    name="both",
+    num_partitions=1,
+    replication_factor=1,
+    assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),),
+)
+
+
+def rejected(a: Rig) -> list[tuple[str, str]]:
+    events = (decode_event(*pair).event for pair in a.log.read())
+    return [(event.topic, event.rule) for event in events if isinstance(event, CreateRejected)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "logged"),
+    [
+        ((PLAIN, PLAIN), [("plain", "validation:duplicate")]),
+        ((ASSIGNED_TWICE,), [("both", "validation:counts-and-assignment")]),
+        ((PLAIN, ASSIGNED_TWICE), [("both", "validation:counts-and-assignment")]),
+    ],
+)
+async def test_version_0_disconnects_after_an_invalid_request(
+    topics: tuple[CreatableTopic, ...], logged: list[tuple[str, str]]
+) -> None:
+    async with rig() as a:
+        with pytest.raises(Disconnect, match="InvalidRequest: topic "):
+            await a.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+        assert rejected(a) == logged
+        assert a.api.store.durable_named("plain") is None, "nothing of such a request is created"
+
+
+async def test_later_versions_reject_only_the_invalid_topic() -> None:
+    async with rig() as a:
+        request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
+        answer = await a.call(ApiKey.CREATE_TOPICS, 1, request)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {"plain": 0, "both": 42}

@@ -13,8 +13,13 @@ from controller.machine.state import DictTopics, State, Topic
 from events.catalog import CreateAnswered, Recorded
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
-from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
+from projections.queries import differences
+from projections.queries.differences import TopicDifference, change_of, topic_differences
+from projections.queries.query import Ends, NoTopic, NotThere, Query, QueryClosed, Questions, everything
+from projections.views.requests import request_view
 from projections.views.rows import TopicRow
+from tests.events.golden import history
+from tests.http.service import service
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -197,3 +202,86 @@ def test_a_closed_query_lets_go_of_a_long_fold() -> None:
     query.close()
     with pytest.raises(QueryClosed):
         query.cluster_at(query.end())
+
+
+def test_topics_of_any_moment_are_those_of_the_folds() -> None:
+    log = history("cluster")
+    query = query_of(log)
+    for end in range(1, len(log) + 1):
+        state = State(DictTopics())
+        for record in log[:end]:
+            apply(state, record)
+        found = [row.name for row in query.topics_at(end, "", 100).rows]
+        assert found == [topic.name for topic in topics_of(state)], f"before offset {end}"
+
+
+def test_a_topic_that_was_found_has_a_row_now() -> None:
+    query = questions_of(history("cluster")[:-2])
+    rows = query.rows(query.newest(None, 100))
+    assert [(row.name, row.created_by, len(row.partitions)) for row in rows] == [("d", None, 2)]
+
+
+def test_requests_are_answered_when_their_change_is_carried_out() -> None:
+    log = history("cluster")
+
+    def fared(request_id: str) -> list[tuple[str, int | None, str]]:
+        row = request_view(r for r in log if getattr(r.event, "request_id", None) == request_id)
+        assert row is not None, request_id
+        return [(topic.status, topic.code, topic.rule) for topic in row.topics]
+
+    assert fared("q1") == [("rejected", 44, "cluster")]
+    assert fared("q2") == [("failed", 44, "")]
+    assert fared("q3") == [("partitions-added", 0, "")]
+    assert fared("q4") == [("rejected", 40, "cluster")]
+    assert fared("q5") == [("deleted", 0, "")]
+
+
+FAR, NEAR = 0, 20_000
+
+
+def listed(query: Questions, end: int) -> dict[str, TopicRow]:
+    return {row.name: row for row in query.parts[0].topics_at(end, "", 1000).rows}
+
+
+def by_lists(query: Questions, start: int, end: int) -> set[TopicDifference]:
+    before, after = listed(query, start), listed(query, end)
+    both = ((name, before.get(name), after.get(name)) for name in before.keys() | after.keys())
+    return {one for one in both if one[1] != one[2]}
+
+
+def paged(query: Questions, start: Ends, end: Ends, limit: int) -> list[TopicDifference]:
+    found: list[TopicDifference] = []
+    after = ""
+    while True:
+        page, reached = topic_differences(query, start, end, after, limit, everything)
+        found += page
+        if reached is None:
+            return found
+        assert reached > after, "each page goes on"
+        after = reached
+
+
+@pytest.mark.parametrize("scanned_max", [FAR, NEAR])
+async def test_differences_are_those_of_two_lists(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "SCANNED_MAX", scanned_max)
+    monkeypatch.setattr(differences, "PASSED_MAX", 4)
+    monkeypatch.setattr(differences, "FOLDED_MAX", 3)
+    async with service() as one:
+        for name in ("a.b", "c", "d", "e_f", "g", "h", "i"):
+            await one.create(name, num_partitions=1)
+        for name, again in (("a.b", "a_b"), ("c", "c"), ("e_f", "e.f"), ("h", None)):
+            await one.request("DELETE", f"/v1/topics/{name}")
+            await one.create(again or "refused", num_partitions=1)
+        await one.create("d", 409)
+        await one.request("PATCH", "/v1/topics/g", json={"num_partitions": 3})
+        query, end = one.query, one.log.durable_offset
+        moments = range(0, end, 3)
+        changes = set()
+        for start in moments:
+            for until in (end, end - 7):
+                found = paged(query, (start,), (until,), limit=2)
+                names = [name for name, _, _ in found]
+                assert len(names) == len(set(names)), f"from {start} to {until}"
+                assert set(found) == (by_lists(query, start, until) if until > start else set()), f"{start} to {until}"
+                changes |= {change_of(before, after) for _, before, after in found}
+        assert changes == {"created", "deleted", "recreated", "changed"}

@@ -26,7 +26,7 @@ SETTINGS = {
     "log.snapshot.interval.events": "200",
     "log.events.retention.ms": "0",
 }
-ROUNDS = 3
+ROUNDS = 2
 
 
 def figure(server: Serving, name: str) -> int:

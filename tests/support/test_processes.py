@@ -10,6 +10,7 @@ import pytest
 
 from tests.support import tools
 from tests.support.processes import Process, ProcessFailure
+from tests.support.tools import cached
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -62,3 +63,12 @@ def test_an_absent_tool_skips_the_test_here_and_fails_it_in_ci(monkeypatch: pyte
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no-such-program"):
         tools.program("no-such-program")
+
+
+def test_a_test_is_skipped_and_a_benchmark_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no-such-tool is not here: run `make tools`"):
+        cached("no-such-tool")
+    monkeypatch.delenv("PYTEST_VERSION")
+    with pytest.raises(SystemExit, match="no-such-tool is not here: run `make tools`"):
+        cached("no-such-tool")
