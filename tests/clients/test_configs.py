@@ -47,7 +47,7 @@ def until_is(admin: AdminClient, kind: ResourceType, name: str, key: str, value:
     until(has_it, 120, f"{key}={value} of {name}, from {source}")
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
 def test_configs_of_brokers(bootstrap: str) -> None:
     admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.BROKER
     of_one = described(admin, kind, "1")
@@ -62,7 +62,7 @@ def test_configs_of_brokers(bootstrap: str) -> None:
     until_is(admin, kind, "1", CLEANER, "15000", ConfigSource.DEFAULT_CONFIG.value)
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
 def test_configs_of_groups(bootstrap: str) -> None:
     admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.GROUP
     assert {SESSION, "share.auto.offset.reset", "streams.num.standby.replicas"} <= described(

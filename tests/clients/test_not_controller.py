@@ -11,14 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.seen import check, parse_output
-from tests.clients.test_auto_creation import exists
 from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario
 from tests.support import tools
 from tests.support.kafka_tools import kafka_tools
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
-
-NOT_CONTROLLER = 41
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +38,6 @@ def brokers(server: Topicwright) -> tuple[str, ...]:
     return tuple(addresses.values())
 
 
-@pytest.mark.parametrize("version", range(8))
-def test_a_broker_sends_every_topic_away(version: int, brokers: tuple[str, ...], server: Topicwright) -> None:
-    body = {"topics": [_topic("one", 1), _topic("two", 0), _topic("bad*", 1)], "timeout_ms": 1000}
-    for address in brokers:
-        with Wire(address) as wire:
-            answer = wire.call("CreateTopics", version, **body)
-        codes = {each["name"]: each["error_code"] for each in answer["topics"]}
-        assert codes == {"one": NOT_CONTROLLER, "two": NOT_CONTROLLER, "bad*": NOT_CONTROLLER}
-    assert not exists(server.kafka, "one")
-
-
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_OLD])
 def test_java(version: str, brokers: tuple[str, ...], topic: str) -> None:
     check(parse_output(kafka_tools(version).output("Scenario", brokers[-1], topic)))
@@ -65,7 +51,3 @@ def test_franz_go(brokers: tuple[str, ...], topic: str) -> None:
 
 def test_kafka_python(brokers: tuple[str, ...], topic: str) -> None:
     kafka_python_scenario(brokers[-1], topic)
-
-
-def _topic(name: str, partitions: int) -> dict[str, object]:
-    return {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, remove_unfinished, snapshot_offsets
 from tests.events.logs.rocksdb_folders import open_log, write_counted
+from tests.support.processes import Process
+from tests.support.tools import ROOT
 
 PAIRS = [(b"t%05d" % number, b"%d" % number * 40) for number in range(1500)]
 
@@ -20,7 +21,7 @@ from events.logs.snapshots import snapshot_info, store_snapshot
 from tests.events.logs.rocksdb_folders import open_log
 from tests.events.logs.test_snapshots_killed import PAIRS
 
-steps = int(sys.argv[2])
+steps = 0
 
 def step():
     global steps
@@ -37,19 +38,28 @@ def stepwise(holder, name):
         return done
     setattr(holder, name, doing)
 
-log = open_log(Path(sys.argv[1]))
 for holder, name in ((Path, "mkdir"), (Path, "unlink"), (Path, "replace"), (os, "open"), (os, "fsync"),
                      (zlib, "compress")):
     stepwise(holder, name)
-store_snapshot(log, snapshot_info(log, log.next_offset), PAIRS)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        steps = 1 << 30
+        log = open_log(Path(sys.argv[1]))
+        steps = int(line)
+        store_snapshot(log, snapshot_info(log, log.next_offset), PAIRS)
+        os._exit(0)
+    print("status", os.waitpid(child, 0)[1], flush=True)
 """
+"""Keeps a snapshot for each line, in a process of its own, which dies after so many steps."""
 
 
-def killed(folder: Path, steps: int) -> bool:
+def killed(keeping: Process, steps: int) -> bool:
     """Keep a snapshot, and die after so many steps; whether it came to that."""
-    done = subprocess.run([sys.executable, "-c", KEEP, str(folder), str(steps)], capture_output=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode != 0
+    keeping.write_line(str(steps))
+    status = int(keeping.wait_for_line(r"^status (\d+)$", within_s=240)[1])
+    assert status in (0, signal.SIGKILL), keeping.output
+    return status != 0
 
 
 def test_killed_at_every_step(tmp_path: Path) -> None:
@@ -57,8 +67,13 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     log = open_log(folder)
     write_counted(log, range(4))
     log.close()
+    with Process([sys.executable, "-c", KEEP, folder], cwd=ROOT) as keeping:
+        _killed_at_every_step(folder, keeping)
+
+
+def _killed_at_every_step(folder: Path, keeping: Process) -> None:
     steps, there = 0, 0
-    while killed(folder, steps):
+    while killed(keeping, steps):
         log = open_log(folder)
         offsets = snapshot_offsets(log)
         if offsets:

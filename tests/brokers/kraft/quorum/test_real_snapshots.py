@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from pathlib import Path
-
-import pytest
 
 from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.metadata_records import ClientQuotaRecord
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft import follower
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from tests.brokers.kraft.quorum.test_real_join import leader_of, shown
-from tests.brokers.kraft.quorum.test_real_quorum import Ours
 from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
 from tests.support.quorum_logs import image_at, said
 from tests.support.real_brokers import until
@@ -24,7 +18,6 @@ from tests.support.voter import VOTER, voter
 from tests.support.wire import Wire
 
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
-NONE = SnapshotId(0, 0)
 KEPT = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
 OURS = tuple(f"{key}={value}" for key, value in KEPT.items())
 
@@ -99,28 +92,3 @@ def test_snapshots_of_topicwright_and_kafka_are_equal_and_an_empty_voter_begins_
     assert len(image_at(folders[0], end).all(ClientQuotaRecord)) > 10
     for other in rest:
         assert other == first
-
-
-async def test_an_empty_log_downloads_kafkas_snapshot_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an older release; the newest gives its snapshot to a voter above."""
-    monkeypatch.setattr(follower, "FETCH_BYTES_MAX", 150)
-    often = {**FEW_BYTES, "metadata.max.idle.interval.ms": "50"}
-    with kafka_quorum(tmp_path, count=1, version="3.9.1", settings=often) as quorum:
-        (kafka,) = quorum.controllers
-        deadline = time.monotonic() + 240
-        while not kafka.metadata.exists() or max(snapshots(kafka.metadata), default=NONE) <= NONE:
-            assert time.monotonic() < deadline, "Kafka's controller takes a snapshot, of its NoOpRecords"
-            await asyncio.sleep(0.05)
-        ours = Ours(tmp_path / "ours")
-        await ours.start(("127.0.0.1", kafka.port))
-        try:
-            async with asyncio.timeout(120):
-                await ours.node.until(lambda core: core.high_watermark > 0)
-            assert ours.log.snapshot is not None
-            read = ours.log.read_snapshot(ours.log.snapshot, 0, 1 << 20)
-            assert read is not None
-            name = f"{ours.log.snapshot.end_offset:020d}-{ours.log.snapshot.epoch:010d}.checkpoint"
-            assert read[1] == (kafka.metadata / name).read_bytes()
-            assert len(read[1]) > 2 * 150
-        finally:
-            await ours.stop()
