@@ -1,13 +1,17 @@
-"""kill -9 at every step of keeping a snapshot: it is there whole or not at all, and those before it are untouched."""
+"""kill -9 while a log is written, at random moments, and at every step of keeping a snapshot: what was said to be
+flushed is there, a snapshot is there whole or not at all, and nothing is there in part."""
 
 from __future__ import annotations
 
+import random
 import signal
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from events.logs.snapshots import FOLDER, newest_snapshot, open_snapshot, remove_unfinished, snapshot_offsets
-from tests.events.logs.rocksdb_folders import open_log, write_counted
+from tests.events.logs.rocksdb_folders import counted, open_log, write_counted
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 
@@ -19,7 +23,7 @@ from pathlib import Path
 from events.logs import snapshots
 from events.logs.snapshots import snapshot_info, store_snapshot
 from tests.events.logs.rocksdb_folders import open_log
-from tests.events.logs.test_snapshots_killed import PAIRS
+from tests.events.logs.test_killed import PAIRS
 
 steps = 0
 
@@ -90,3 +94,65 @@ def _killed_at_every_step(folder: Path, keeping: Process) -> None:
         steps += 1
     assert steps > 12, "it was killed at many steps"
     assert there >= 2, "also after the rename"
+
+
+ROUNDS = 5
+
+WRITE_FOREVER = """
+import sys, threading
+from pathlib import Path
+from tests.events.logs.rocksdb_folders import counted, open_log
+
+log = open_log(Path(sys.argv[1]))
+number = log.next_offset // 5
+
+def flush():
+    while True:
+        print(log.flush(), flush=True)
+
+threading.Thread(target=flush, daemon=True).start()
+while True:
+    log.write(counted(number))
+    number += 1
+"""
+
+
+def flushed_before_a_kill(folder: Path, after_s: float) -> int:
+    """Run a writer on the folder and kill it; returns the last offset that it said was flushed."""
+    with subprocess.Popen([sys.executable, "-c", WRITE_FOREVER, str(folder)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        last = writer.stdout.readline()
+        killing = threading.Timer(after_s, writer.send_signal, [signal.SIGKILL])
+        killing.start()
+        for line in writer.stdout:
+            if line.endswith(b"\n"):
+                last = line
+        killing.join()
+    assert writer.returncode == -signal.SIGKILL
+    return int(last)
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    moments = random.Random(seed)
+    folder = tmp_path / "log"
+    checked = 0
+    for number in range(ROUNDS):
+        where = f"round {number} of seed {seed}"
+        flushed = flushed_before_a_kill(folder, moments.uniform(0.0, 0.4))
+        log = open_log(folder)
+        end = log.next_offset
+        assert end >= flushed, f"what was flushed is there, {where}"
+        assert end % 5 == 0, f"no commit is there in part, {where}"
+        values = [entry.value for n in range(checked // 5, end // 5) for entry in counted(n).entries]
+        assert list(log.read(checked)) == list(enumerate(values, checked)), f"the events are those written, {where}"
+        assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state agrees, {where}"
+        for n in range(checked // 5, end // 5, 50):
+            assert list(log.request_offsets(f"request-{n}")) == list(range(5 * n, 5 * n + 5)), (
+                f"the index agrees, {where}"
+            )
+        in_shard = sum(1 for n in range(end // 5) if n % 7 == 3) * 5
+        assert sum(1 for _ in log.shard_offsets("topic-3")) == in_shard, f"the index agrees, {where}"
+        checked = end
+        log.close()
+    assert checked > 0, f"something was written, seed {seed}"
