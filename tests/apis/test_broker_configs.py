@@ -144,11 +144,7 @@ async def test_precedence_of_dynamic_and_static_configs() -> None:
         assert (topic.value, topic.config_source, topic.synonyms[0].name) == ("5", OF_ALL, "log.retention.ms")
         assert await altered(a, "", ("log.retention.ms", DELETE, None)) == (0, None)
         assert (await shown(a, "t", "retention.ms", kind=TOPIC)).config_source == STATIC
-        assert changes(a) == [
-            ("", {"log.retention.ms": "5"}),
-            ("2", {"log.retention.ms": "6"}),
-            ("", {}),
-        ]
+        assert changes(a) == [("", {"log.retention.ms": "5"}), ("2", {"log.retention.ms": "6"}), ("", {})]
 
 
 REFUSED = (
