@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def _check_history(data: Path) -> None:
         assert audit(records, of=RealAuditor) == []
         state = State(DictTopics())
         for group in decisions(records):
-            request = recall(group)
+            request: Any = recall(group)
             if request is not None:
                 assert list(decide(state, request).events) == [record.event for record in group], request
             fold(group, state)
