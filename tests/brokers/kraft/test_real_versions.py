@@ -21,20 +21,14 @@ GUARDED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-TWO = {
-    "offsets.topic.replication.factor": "2",
-    "transaction.state.log.replication.factor": "2",
-    "transaction.state.log.min.isr": "1",
-}
-"""As many brokers as there are."""
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadata.max.retention.bytes": "1"}
 
 
 @pytest.mark.parametrize(
     ("versions", "kraft_version", "level"),
     [
-        (("3.7.2", "3.9.1"), 0, 19),
-        (("4.1.1", "4.3.1"), 1, 27),
+        (("3.7.2", "3.9.1", KAFKA_SERVER), 0, 19),
+        (("4.1.1", "4.3.1", KAFKA_SERVER), 1, 27),
     ],
     ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers"],
 )
@@ -43,13 +37,11 @@ def test_brokers_of_several_versions_work_together(
 ) -> None:
     own = {"controller.quorum.bootstrap.servers": "CONTROLLER"} if kraft_version else {}
     settings = {"kraft.version": str(kraft_version), **FEW_BYTES, **GUARDED}
-    with real_cluster(
-        tmp_path, versions=versions, settings=settings, broker_settings={**own, **TWO, **GUARDED}
-    ) as cluster:
+    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings={**own, **GUARDED}) as cluster:
         _use(cluster)
         _guard(cluster)
         _settle(cluster, level)
-        joined = cluster.add(KAFKA_SERVER, {**dict.fromkeys(own, cluster.address), **GUARDED})
+        joined = cluster.add(versions[-1], {**dict.fromkeys(own, cluster.address), **GUARDED})
         cluster.wait_live()
         until(lambda: _guarded(joined.port), 120, "entries, logins and quotas, of a snapshot")
         checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 120, "a snapshot on the new broker")
@@ -60,7 +52,7 @@ def test_brokers_of_several_versions_work_together(
 def _use(cluster: RealCluster) -> None:
     """A topic, records in a transaction, a consumer group; then more topics, for one or two snapshots."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-    admin.create_topics([NewTopic("mixed", 3, 2)], request_timeout=30)["mixed"].result(40)
+    admin.create_topics([NewTopic("mixed", 3, 3)], request_timeout=30)["mixed"].result(40)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -83,7 +75,7 @@ def _use(cluster: RealCluster) -> None:
     consumer.close()
     for batch in range(4):
         names = [f"more-{batch}-{number}" for number in range(5)]
-        for future in admin.create_topics([NewTopic(name, 3, 2) for name in names], request_timeout=30).values():
+        for future in admin.create_topics([NewTopic(name, 3, 3) for name in names], request_timeout=30).values():
             future.result(40)
 
 
@@ -141,14 +133,14 @@ def _settle(cluster: RealCluster, level: int) -> None:
     assert cluster.controller is not None
     controller = cluster.controller
     if level > 19:
-        until(lambda: f'"metadata.version":{level}' in controller.output, 30, f"metadata.version {level}")
+        until(lambda: f'"metadata.version":{level}' in controller.output, 120, f"metadata.version {level}")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def snapshots() -> bool:
         """Two snapshots, so that the log no longer begins at 0."""
         number = controller.output.count("metadata snapshot")
         name = f"for-snapshot-{number}-{len(controller.output)}"
-        admin.create_topics([NewTopic(name, 3, 2)], request_timeout=30)[name].result(40)
+        admin.create_topics([NewTopic(name, 3, 3)], request_timeout=30)[name].result(40)
         return number >= 3
 
     until(snapshots, 60, "three snapshots")
