@@ -12,8 +12,6 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from controller.cli.main import main
 from tests.support.processes import Process
 from tests.support.tools import ROOT
@@ -25,14 +23,11 @@ COMMAND = Path(sys.executable).parent / "topicwright"
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command that ends by itself: in this process, because a new Python takes longer to start than it runs."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    logging = structlog.get_config()
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = main([str(each) for each in words])
         except SystemExit as ended:
             code = int(ended.code or 0)
-        finally:
-            structlog.configure(**logging)  # which `serve` has changed
     printed = []
     for each in (out, err):
         each.seek(0)
