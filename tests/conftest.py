@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import structlog
 from hypothesis import HealthCheck
 from hypothesis.configuration import set_hypothesis_home_dir
 from pyspark.sql import SparkSession
@@ -46,6 +47,14 @@ def pytest_collection_finish() -> None:
     """What pytest has collected stays to the end: no collector need look at it again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_are_as_before() -> Iterator[None]:
+    """A command that serves configures them for its process, which may be the one of the tests."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="module", autouse=True)
