@@ -27,11 +27,9 @@ from benchmarks.usage import usage
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
-from projections.replay.checks.invariants import look as look_at_events
-from projections.replay.checks.invariants import violations
-from projections.replay.checks.packs import ExportEvents
+from projections.replay.checks.on_spark import check_frame
 from projections.replay.errors import ReplayError
-from projections.replay.export.export import export, exported_files
+from projections.replay.export.export import export, exported
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
 from projections.replay.rebuild.rebuild import rebuilt_topics
 from projections.replay.spark.session import check_java, spark_session
@@ -96,9 +94,8 @@ def rebuild_with_hashes(spark: SparkSession, ref: LogRef, events: int) -> int:
 
 def check_export(spark: SparkSession, folder: Path) -> None:
     """Check every invariant on an export; there must be no violation."""
-    found = violations(spark, look_at_events(ExportEvents(spark, exported_files(folder))))
-    broken = found.count()
-    assert broken == 0, f"{broken} violations in a generated log"
+    found = check_frame(exported(spark, folder), limit=1).found
+    assert not found, f"violations in a generated log: {found}"
 
 
 def replayed(spark: SparkSession, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:

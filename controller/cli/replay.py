@@ -47,7 +47,7 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks")
 """Options that go to their sub-command as they are."""
 
 _Parser = argparse.ArgumentParser
@@ -142,6 +142,8 @@ def _from_scratch(parser: _Parser) -> None:
 def _of_invariants(parser: _Parser) -> None:
     what = "bring the export in this folder up to date, then check it"
     parser.add_argument("--export", dest="output", metavar="DIR", help=what)
+    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: WHAT IT DEMANDS`"
+    parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
 
 
 def _of_compare(parser: _Parser) -> None:
@@ -166,6 +168,11 @@ def _of_explain(parser: _Parser) -> None:
     parser.add_argument(
         "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
     )
+
+
+def _of_sql(parser: _Parser) -> None:
+    parser.add_argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md")
+    parser.add_argument("--output", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
 
 
 def _of_export(parser: _Parser) -> None:
@@ -202,6 +209,7 @@ COMMANDS: dict[str, _Command] = {
     "explain": _Command(
         "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
     ),
+    "sql": _Command("checks.sql", "the answer to a query in SQL about the history", _of_sql, without_spark=True),
     "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
     "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
 }

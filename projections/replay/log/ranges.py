@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyspark.sql.datasource import InputPartition
-
 from events.logs.events_topic import START, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
@@ -16,7 +14,7 @@ from projections.replay.log.log_ref import End, Ends, KafkaRef, LogRef, Ref, in_
 from projections.replay.log.secondary import Look, look
 
 
-class Range(InputPartition):
+class Range:
     """Offsets from `start` up to but not including `end`, of a log partition.
 
     Of a log in Kafka they are found from the fold's `position` on, before the record `kafka_end`.

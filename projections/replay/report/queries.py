@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from events.names import BrokerId
-from projections.replay.checks import invariants
+from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.invariants import COLUMNS as CHECKED_COLUMNS
+from projections.replay.checks.on_spark import check_frame
+from projections.replay.checks.rules import Found
 from projections.replay.errors import message_of
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.rebuild.rebuild import rebuilt_cluster, rebuilt_topics
@@ -55,7 +57,7 @@ def gather(session: SparkSession, ref: Ref, at: str | None) -> data.Report:
         releases = events.where("release is not null").groupBy("release").agg({"at_ms": "min"}).collect()
         outcomes = _outcomes(events, width)
         waits, refusals = _waits(events), _refusals(events)
-        checks = _checks(session, events, len(ends) > 1)
+        checks = _checks(events, len(ends) > 1)
     return data.Report(
         log=ref.text,
         ends=ends,
@@ -133,20 +135,16 @@ def _held(session: SparkSession, ref: Ref, ends: Ends) -> data.Held | str:
     )
 
 
-def _checks(session: SparkSession, events: DataFrame, several: bool) -> tuple[data.CheckResult, ...]:
-    found = {
-        one.check: one
-        for one in invariants.first_violations(invariants.violations(session, invariants.look(events)), EXAMPLES_MAX)
-    }
-    return tuple(_result(name, demands, found.get(name), several) for name, demands in invariants.CHECKS.items())
+def _checks(events: DataFrame, several: bool) -> tuple[data.CheckResult, ...]:
+    found = {one.check: one for one in check_frame(events, limit=EXAMPLES_MAX).found}
+    return tuple(_result(name, demands, found.get(name), several) for name, demands in CHECKS.items())
 
 
-def _result(name: str, demands: str, broken: invariants.Found | None, several: bool) -> data.CheckResult:
+def _result(name: str, demands: str, broken: Found | None, several: bool) -> data.CheckResult:
     if broken is None:
         return data.CheckResult(name, demands, 0)
-    return data.CheckResult(
-        name, demands, broken.times, tuple(invariants.violation_line(row, several) for row in broken.violations)
-    )
+    lines = tuple(violation_line(row, several) for row in broken.violations)
+    return data.CheckResult(name, demands, broken.times, lines)
 
 
 def _load(broker_id: int, cluster: ClusterRow, replicas: int, leaders: int) -> data.BrokerLoad:

@@ -69,7 +69,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "reason": pa.string(),
     "rack": pa.string(),
     "partitions": pa.list_(PARTITION),
-    "first": pa.int32(),
+    "first": pa.int64(),
     "configs": TEXTS,
     "settings": TEXTS,
     "topic_id": pa.string(),
@@ -113,6 +113,9 @@ _PLAIN_TYPES = {
     pa.binary(): "binary",
     pa.bool_(): "boolean",
 }
+
+_RESOURCES = {4: "Broker", 16: "ClientMetrics", 32: "Group"}
+"""Kafka's types of resources with dynamic configs, without topics."""
 
 Getter = Callable[[Any], Any]
 _PARTITION_FIELDS = PARTITION.num_fields
@@ -164,6 +167,10 @@ _BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
     return [acl_text(acl) for acl in event.acls]
+
+
+def _resource(event: catalog.ResourceConfigsChanged) -> str:
+    return f"{_RESOURCES.get(event.kind, event.kind)}:{event.name}"
 
 
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
@@ -233,8 +240,12 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.ResourceConfigsChanged: {
         **_same("request_id", "principal", "client_id", "host"),
         "configs": configs_without_secrets,
+        "resource": _resource,
     },
-    catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
+    catalog.ProducerIdsAllocated: {
+        **_same("broker_id", "broker_epoch", "first"),
+        "count": lambda event: event.next_producer_id - event.first,
+    },
     catalog.SettingsChanged: _same("settings", "release"),
     access.ScramCredentialSet: _CREDENTIAL,
     access.ScramCredentialRemoved: _CREDENTIAL,
@@ -266,10 +277,9 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.MetadataHandedBack: ("folder", "end_offset"),
     catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.HistorySkipped: ("start_offset", "end_offset"),
-    catalog.ResourceConfigsChanged: ("kind", "name", "before"),
+    catalog.ResourceConfigsChanged: ("before",),
     catalog.TopicConfigsChanged: ("before",),
     catalog.SettingsChanged: ("before",),
-    catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }
 """Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
 a requested change only for its partition count."""

@@ -93,11 +93,10 @@ class EventReader(DataSourceReader):
         self._shards = wanted_shards(options.get("shards"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._plan
+        return [InputPartition(wanted) for wanted in self._plan]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._log, partition, self._names, self._shards)
+        return read_range(self._log, partition.value, self._names, self._shards)
 
 
 def events_frame(

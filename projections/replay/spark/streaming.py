@@ -58,8 +58,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one range."""
-        assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._log, partition, self._names, self._shards)
+        return read_range(self._log, partition.value, self._names, self._shards)
 
     @abstractmethod
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -96,7 +95,8 @@ class FolderStreamReader(_StreamReader):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The ranges of one micro-batch."""
-        return ranges(start["offset"], end["offset"], self._range_events, self._ref.partition)
+        wanted = ranges(start["offset"], end["offset"], self._range_events, self._ref.partition)
+        return [InputPartition(one) for one in wanted]
 
     def _end(self) -> int:
         with looked_at(self._ref) as log:
@@ -137,8 +137,9 @@ class KafkaStreamReader(_StreamReader):
             before, after = _position(start[name]), _position(place)
             first = max(before.next_event, self._start)
             if first < after.next_event:
-                made.append(Range(first, after.next_event, int(name), before, after.kafka_offset))
-        return made or [Range(0, 0)]
+                wanted = Range(first, after.next_event, int(name), before, after.kafka_offset)
+                made.append(InputPartition(wanted))
+        return made or [InputPartition(Range(0, 0))]
 
     def _folded(
         self, kafka: Reading, partition: int, now: Mapping[int, tuple[int, int]], place: Any, most: int | None

@@ -31,12 +31,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from events.codec import decode_event
 from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.checks import invariants
-from projections.replay.checks.offsets import Extent
-from projections.replay.checks.packs import FrameEvents, stretches
+from projections.replay.checks.history import database, load
 from projections.replay.errors import ReplayError, message_of
 from projections.replay.log.log_ref import KafkaRef, Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.spark.column_batches import Columns
+from projections.replay.spark.columns import arrow_schema
 from projections.replay.spark.connect import is_connect
 from projections.replay.spark.source import FOLLOWED, FORMAT, TopicwrightSource, kafka_options
 from projections.replay.watch.earlier import EarlierEvents, earlier_events
@@ -47,6 +47,7 @@ LOOK_EVERY_S = 1.0  # so late, at most, is a violation shown
 BATCH_EVENTS = 100_000
 """Of a topic's partition at most so many events are checked at once."""
 _WAIT_S = 0.1
+_SCHEMA = arrow_schema(invariants.COLUMNS)
 
 
 def check_watch(ref: Ref, options: Options) -> None:
@@ -130,44 +131,50 @@ class LogWatch:
         print(msgspec.json.encode(row).decode() if self._as_json else line, file=self._out, flush=True)
 
     def _check(self, batch: DataFrame, earlier: EarlierEvents) -> None:
-        """Check the events of one micro-batch, beside the earlier ones that they refer to."""
+        """Check the events of one micro-batch, with the earlier ones that they refer to."""
         events = batch.persist()
         try:
-            reached = invariants.extents(stretches(FrameEvents(events)), self._ends)
-            if reached:
+            new = events.select(*invariants.COLUMNS).toArrow()
+            if len(new):
                 earlier.keep(events)
-                self._check_events(events.select(*invariants.COLUMNS), reached, earlier)
+                self._check_events(new, earlier)
         except Exception as error:
             self._failure = error
             raise
         finally:
             events.unpersist()
 
-    def _check_events(self, events: DataFrame, reached: Mapping[int, Extent], earlier: EarlierEvents) -> None:
-        starts = {partition: self._ends.get(partition, 0) for partition in reached}
-        known = events.unionByName(self._earlier(events, starts, earlier)) if any(starts.values()) else events
-        log = invariants.Log(FrameEvents(known), reached, invariants.timeline_of(stretches(FrameEvents(known))))
-        broken = invariants.violations(self._session, log, settle_ms=None)
-        several = has_partitions(self._ref)
-        for found in invariants.first_violations(broken, None):
+    def _check_events(self, new: pa.Table, earlier: EarlierEvents) -> None:
+        runs = invariants.offset_runs(new.to_batches(), new.schema).to_pylist()
+        starts = {run["log_partition"]: self._ends.get(run["log_partition"], 0) for run in runs}
+        before = [
+            {"log_partition": partition, "first": 0, "last": start - 1, "events": start}
+            for partition, start in starts.items()
+            if start
+        ]
+        with database() as history:
+            load(history, [*self._earlier(new, starts, earlier), *new.cast(_SCHEMA).to_batches()], _SCHEMA)
+            history.register("offset_runs", pa.Table.from_pylist([*runs, *before]))
+            checked = invariants.check(history, settle_ms=None, given=("offset_runs",))
+        for found in checked.found:
             for row in found.violations:
                 if self._alerts.add(row):
-                    self.say(row, f"ALERT {row['check']}: {invariants.violation_line(row, several)}")
-        self._ends |= {partition: extent.end_offset + 1 for partition, extent in reached.items()}
-        self._alerts.reached(sum(extent.events for extent in reached.values()), self._ends)
+                    line = invariants.violation_line(row, has_partitions(self._ref))
+                    self.say(row, f"ALERT {row['check']}: {line}")
+        for run in runs:
+            self._ends[run["log_partition"]] = max(self._ends.get(run["log_partition"], 0), run["last"] + 1)
+        self._alerts.reached(len(new), self._ends)
 
-    def _earlier(self, events: DataFrame, starts: Mapping[int, int], earlier: EarlierEvents) -> DataFrame:
+    def _earlier(self, new: pa.Table, starts: Mapping[int, int], earlier: EarlierEvents) -> Iterator[pa.RecordBatch]:
         """The earlier events of the topics that a batch concerns, and all of brokers and settings."""
         shards: dict[int, set[ShardKey]] = {partition: {CLUSTER_SHARD} for partition in starts}
-        for row in events.select("log_partition", "shard").distinct().collect():
-            shards[row.log_partition].add(ShardKey(row.shard))
-        batches = []
+        for row in new.group_by(["log_partition", "shard"]).aggregate([]).to_pylist():
+            shards[row["log_partition"]].add(ShardKey(row["shard"]))
         for partition, start in starts.items():
             made = Columns(invariants.COLUMNS, partition)
             for offset, value in earlier.before(partition, start, sorted(shards[partition])):
                 made.add(decode_event(offset, value), value)
-            batches.append(made.batch())
-        return self._session.createDataFrame(pa.Table.from_batches(batches))
+            yield made.batch()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import Recorded, TopicCreated
 from events.names import shard_key
-from projections.replay.checks.invariants import first_violations, look, violations
+from projections.replay.checks.on_spark import check_frame
 from projections.replay.log.log_ref import LogRef
 from projections.replay.rebuild.rebuild import rebuilt_topics, topics_in
 from projections.replay.redecide.redecide import decided_again_in
@@ -70,9 +70,9 @@ def test_topics_of_one_name_are_rebuilt_apart(spark: SparkSession, logs: list[Lo
 def test_each_log_is_checked_by_itself(spark: SparkSession, logs: list[LogRef]) -> None:
     events = union([events_frame(spark, ref) for ref in logs]).persist()
     try:
-        assert first_violations(violations(spark, look(events)), None) == []
+        assert check_frame(events).found == []
         planted = events.where("not (log_partition = 1 and offset = 5)")
-        found = first_violations(violations(spark, look(planted)), None)
+        found = check_frame(planted).found
     finally:
         events.unpersist()
     assert "offsets-contiguous" in {one.check for one in found}
