@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -63,8 +64,13 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
 @cache
 def views() -> tuple[View, ...]:
     """The views, in the order in which they are created."""
-    text = Path(__file__).with_name("views.sql").read_text()
-    return tuple(View(named[1] if (named := _VIEW.match(sql)) else None, about, sql) for about, sql in statements(text))
+    found = statements(text_of("views.sql"))
+    return tuple(View(named[1] if (named := _VIEW.match(sql)) else None, about, sql) for about, sql in found)
+
+
+def text_of(name: str) -> str:
+    """A file of this package, which may be in a zip that Spark sent to a worker."""
+    return files("projections.replay.checks").joinpath(name).read_text()
 
 
 @cache
@@ -89,9 +95,10 @@ def database(threads: int | None = None, memory_mib: int | None = None) -> Itera
 
 
 def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Create the table of events from batches with some of the columns; the others are null."""
-    reader = pa.RecordBatchReader.from_batches(schema, iter(batches))
-    history.register("read", reader)
+    """Create the table of events from batches; `schema` is that of the table if there are none."""
+    left = iter(batches)
+    first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
+    history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
     history.execute("create table stored_events as from read")
     history.unregister("read")
 

@@ -146,7 +146,7 @@ def offset_runs(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Tabl
     with database(threads=1) as part:
         load(part, batches, schema)
         create_views(part, only=("offset_runs",))
-        return part.execute("from offset_runs").to_arrow_table()
+        return part.sql("from offset_runs").to_arrow_table()
 
 
 def _table(found: Sequence[Found], wanted: Sequence[Invariant]) -> Table:

@@ -58,10 +58,10 @@ def check_frame(
     runs = map_in_arrow(events.select(*RUN_COLUMNS), _runs, ddl(_RUNS)).toArrow()
     cluster = events.where(f"type in {_OF_CLUSTER}").select(*_CLUSTER).toArrow()
     with database() as history:
-        load(history, cluster.cast(arrow_schema(_CLUSTER)).to_batches(), arrow_schema(_CLUSTER))
+        load(history, cluster.to_batches(), cluster.schema)
         history.register("offset_runs", runs)
         create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1])
-        tables = {name: history.execute(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
+        tables = {name: history.sql(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
         rows = list(rules.violations(history, of_log, limit))
         count, partitions = history.execute("select sum(events)::bigint, count(*) from log_extents").fetchone() or (
             0,

@@ -6,10 +6,9 @@ python -m projections.replay.checks.page > docs/invariants.md
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from textwrap import fill
 
-from projections.replay.checks.history import views
+from projections.replay.checks.history import text_of, views
 from projections.replay.checks.rules import invariants
 
 _WIDTH = 120
@@ -17,7 +16,7 @@ _WIDTH = 120
 
 def page() -> str:
     """The page: the text around, with the invariants and the views."""
-    text = Path(__file__).with_name("invariants.md").read_text()
+    text = text_of("invariants.md")
     return text.replace("{invariants}", "\n".join(_invariants())).replace("{views}", "\n".join(_views()))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from projections.replay.checks.history import statements
+from projections.replay.checks.history import statements, text_of
 from projections.replay.errors import ReplayError
 
 COLUMNS = ("log_partition", "shard", "offset", "topic", "check", "seen", "expected")
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 @cache
 def invariants() -> tuple[Invariant, ...]:
     """The product's own."""
-    return parsed(Path(__file__).with_name("invariants.sql").read_text())
+    return parsed(text_of("invariants.sql"))
 
 
 def read_invariants(file: Path) -> tuple[Invariant, ...]:

@@ -47,7 +47,6 @@ LOOK_EVERY_S = 1.0  # so late, at most, is a violation shown
 BATCH_EVENTS = 100_000
 """Of a topic's partition at most so many events are checked at once."""
 _WAIT_S = 0.1
-_SCHEMA = arrow_schema(invariants.COLUMNS)
 
 
 def check_watch(ref: Ref, options: Options) -> None:
@@ -153,7 +152,9 @@ class LogWatch:
             if start
         ]
         with database() as history:
-            load(history, [*self._earlier(new, starts, earlier), *new.cast(_SCHEMA).to_batches()], _SCHEMA)
+            load(history, self._earlier(new, starts, earlier), arrow_schema(invariants.COLUMNS))
+            history.register("new", new)
+            history.execute("insert into stored_events by name from new")
             history.register("offset_runs", pa.Table.from_pylist([*runs, *before]))
             checked = invariants.check(history, settle_ms=None, given=("offset_runs",))
         for found in checked.found:
