@@ -119,6 +119,6 @@ def create_views(
     history.execute(_EVENTS.format(source=source))
     computed, existing, wanted = frozenset(tables), frozenset(given), None if only is None else frozenset(only)
     for view in views():
-        if view.name in existing or (wanted is not None and view.name not in wanted):
+        if view.name in existing or (view.name is not None and wanted is not None and view.name not in wanted):
             continue
         history.execute(view.sql.replace("create view", "create table", 1) if view.name in computed else view.sql)

@@ -60,7 +60,7 @@ def check_frame(
     with database() as history:
         load(history, cluster.to_batches(), cluster.schema)
         history.register("offset_runs", runs)
-        create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1])
+        create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1], only=OF_THE_LOG)
         tables = {name: history.sql(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
         rows = list(rules.violations(history, of_log, limit))
         count, partitions = history.execute("select sum(events)::bigint, count(*) from log_extents").fetchone() or (
